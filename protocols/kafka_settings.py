@@ -27,6 +27,8 @@ def parse_setting(row: TopicSetting, text: str) -> Setting:
             return words[frozenset(word.strip() for word in text.split(","))]
         if row.is_switch:
             return SWITCHES[text.lower()]
+        if row.is_name:
+            return text.strip()
         return _ppm(text) if row.name.endswith("_ppm") else int(text)
     except KeyError:
         raise ValueError(f"{row.kafka}={text} is not served") from None

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from braidlog.broker.delivery.consumer import Consumer
+from braidlog.broker.topics.settings_table import DELIVERIES_MAX
 
 if TYPE_CHECKING:
     from braidlog.broker.reading.entries import Entry
     from braidlog.storage.metadata.names import TopicName
 
-DELIVERIES_MAX: Final = 5  # Kafka's group.share.delivery.count.limit
 LOCKED_MAX: Final = 2000  # Kafka's group.share.partition.max.record.locks
 LOCK_S: Final = 30.0  # Kafka's group.share.record.lock.duration.ms
 

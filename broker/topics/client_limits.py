@@ -55,6 +55,8 @@ class ClientLimits:
     delays: bool = True
     reads_header: bool = False
     delay_ms_max: int | None = None
+    deliveries: int | None = None
+    dead_letters: str | None = None  # The name of a topic in the namespace.
     needs_schema: bool = False
     adds_schemas: bool = True
     needs_encryption: bool = False
@@ -129,6 +131,8 @@ def client_limits(settings: Mapping[str, Setting]) -> ClientLimits:
         delays=bool(settings.get("delayed_delivery", True)),
         reads_header=bool(settings.get("deliver_at_header")),
         delay_ms_max=limit_of(settings, "delayed_delivery_max_ms"),
+        deliveries=limit_of(settings, "deliveries_max"),
+        dead_letters=_name(settings, "dead_letter_topic"),
         needs_schema=bool(settings.get("schema_required")),
         adds_schemas=bool(settings.get("schema_auto_update", True)),
         needs_encryption=bool(settings.get("encryption_required")),
@@ -143,6 +147,11 @@ def check_topics(metas: Sequence[TopicMeta], inherited: Mapping[str, Setting], m
     if most is not None and sum(len(meta.partition_ids) for meta in metas) + more > most:
         # Apache's words.
         raise PolicyViolated("Exceed maximum number of topics in namespace.")
+
+
+def _name(settings: Mapping[str, Setting], name: str) -> str | None:
+    value = settings.get(name)
+    return value if isinstance(value, str) and value else None
 
 
 def _unacked(settings: Mapping[str, Setting], name: str) -> int | None:

@@ -18,6 +18,7 @@ from braidlog.broker.topics.kept_settings import KAFKA_LIMITS, KAFKA_SETTINGS, K
 from braidlog.broker.topics.schema_rules import AutoUpdateStrategy, SchemaStrategy
 from braidlog.broker.topics.topic_setting import (
     Count,
+    Deliveries,
     Limit,
     Millionths,
     Name,
@@ -49,6 +50,7 @@ class InactiveMode(enum.Enum):
     CAUGHT_UP = "delete_when_subscriptions_caught_up"
 
 
+DELIVERIES_MAX: Final = 5  # Kafka's group.share.delivery.count.limit
 _OF_BROKER = typing.get_type_hints(LogConfig, include_extras=True)
 _DEFAULTS = LogConfig()
 
@@ -400,6 +402,21 @@ _ROWS: Final = (
         "the header `braidlog.deliver_at` of a record [names its delivery time]"
         "(positions.md#delivery-times), whatever protocol wrote the record",
         kafka="braidlog.deliver_at.header.enable",
+    ),
+    TopicSetting(
+        "dead_letter_topic",
+        Name,
+        None,
+        "a topic of the namespace: queues with [share groups](positions.md#dead-letters) copy "
+        "records there that are rejected or delivered too often",
+        kafka="errors.deadletterqueue.topic.name",
+    ),
+    TopicSetting(
+        "deliveries_max",
+        Deliveries,
+        DELIVERIES_MAX,
+        "deliveries after which such a queue gives a record up, unless its group has a limit",
+        kafka="share.delivery.count.limit",
     ),
     TopicSetting(
         "delayed_delivery_tick_ms",

@@ -22,6 +22,7 @@ Switch = bool
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Limit = Annotated[int, msgspec.Meta(ge=0)] | None
 Millionths = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+Deliveries = Annotated[int, msgspec.Meta(ge=2, le=10)]  # Kafka's bounds of a group's limit.
 Name = str | None
 
 
@@ -65,7 +66,12 @@ class TopicSetting:
     @property
     def is_limit(self) -> bool:
         """True for a number that can be absent; NO_LIMIT stands for its absence."""
-        return type(None) in typing.get_args(self.hint) and self.hint != Name
+        return type(None) in typing.get_args(self.hint) and not self.is_name
+
+    @property
+    def is_name(self) -> bool:
+        """True if the values are names, which can be absent."""
+        return self.hint == Name
 
     def parse(self, text: str) -> Setting | None:
         """Return the stored form of a user's text, which may have a unit; None for no name. Raises
@@ -84,7 +90,7 @@ class TopicSetting:
         if plain is None:
             return NO_LIMIT if self.is_limit else None
         assert isinstance(plain, str | int)
-        if isinstance(plain, str) and not self.choices and self.hint != Name:
+        if isinstance(plain, str) and not self.choices and not self.is_name:
             if not plain.strip().isdecimal():
                 raise ValueError(f"{text!r} is not a number")
             return int(plain)

@@ -11,6 +11,7 @@ import msgspec
 from braidlog.broker.access.rights import CLUSTER
 from braidlog.broker.errors import BrokerError, InvalidRequest, NotAuthorized, NotOwner
 from braidlog.broker.limits import TOPIC_PARTITIONS_MAX
+from braidlog.broker.topics.dead_letter_topics import check_dead_letters
 from braidlog.broker.topics.settings import in_force
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code, CodeRefused
@@ -94,6 +95,7 @@ async def _create(
     _check_total(count)
     settings = _settings(wanted.configs)
     try:
+        check_dead_letters(topics, name, settings, context.connection.check)
         origins = origins_of(context, settings, topics.inherited(name.tenant, name.namespace))
     except InvalidRequest as error:
         raise CodeRefused(Code.INVALID_CONFIG, str(error)) from error

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from braidlog.broker.errors import InvalidRequest
+from braidlog.broker.topics.dead_letter_topics import check_dead_letters
 from braidlog.broker.topics.settings import in_force
 from braidlog.protocols.kafka.admin import check_cluster, origins_of, refusals_in
 from braidlog.protocols.kafka.broker_configs import broker_entries
@@ -158,6 +159,7 @@ async def _alter(
     settings = in_force(context.broker.config.log, topics.get(name).settings)
     changes = read(resource.configs, settings)
     try:
+        check_dead_letters(topics, name, changes, context.connection.check)
         if not validate_only:
             return await topics.alter_settings(name, changes)
         in_force(context.broker.config.log, {**topics.get(name).settings, **changes})

@@ -12,12 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from braidlog.broker.delivery.pulling import DELIVERIES_MAX, LOCK_S, LOCKED_MAX, ShareLimits
+from braidlog.broker.delivery.pulling import LOCK_S, LOCKED_MAX, ShareLimits
 from braidlog.broker.errors import InvalidRequest, LimitExceeded
+from braidlog.broker.topics.dead_letter_topics import dead_letter_topic
+from braidlog.broker.topics.settings_table import DELIVERIES_MAX
 from braidlog.protocols.kafka.consumer_group import ASSIGN_S, HEARTBEAT_S, SESSION_S
 from braidlog.protocols.kafka.periods import period_us
 
 if TYPE_CHECKING:
+    from braidlog.broker.topics.topic import Topic
     from braidlog.protocols.kafka.context import KafkaContext
     from braidlog.protocols.kafka.names import NameSpace
     from braidlog.protocols.kafka_settings import Setting
@@ -125,6 +128,7 @@ HEARTBEATS: Final = HEARTBEAT_S, HEARTBEAT_S, 15
 SESSIONS: Final = SESSION_S, SESSION_S, 60
 ASSIGNMENTS: Final = ASSIGN_S, 0, 15
 NO_STREAMS: Final = "kept for Kafka's tools: there are no streams groups"
+DELIVERIES: Final = "share.delivery.count.limit"
 DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"  # KIP-1191's name.
 # In the order in which Kafka checks the bounds, which are those of Kafka's brokers by default.
 GROUP_SETTINGS: Final[Mapping[str, GroupSetting]] = {
@@ -148,7 +152,7 @@ GROUP_SETTINGS: Final[Mapping[str, GroupSetting]] = {
         *(15_000, 60_000, 1000),
         broker_name="group.share.record.lock.duration.ms",
     ),
-    "share.delivery.count.limit": GroupSetting(
+    DELIVERIES: GroupSetting(
         *(str(DELIVERIES_MAX), "deliveries after which a record is archived"),
         *(2, 10, 2),
         broker_name="group.share.delivery.count.limit",
@@ -213,14 +217,17 @@ class GroupSettings:
         """Return a time; None if the group has no such setting of its own."""
         return int(self.own[name]) / 1000 if name in self.own else None
 
-    def limits(self, names: NameSpace) -> ShareLimits:
-        """The limits of the group's queues; `names` are those of the listener's topics."""
-        topic = self.value(DEAD_LETTERS)
+    def limits(self, names: NameSpace, topic: Topic) -> ShareLimits:
+        """The limits of the group's queue of a topic: those that the group has, else the topic's.
+        `names` are those of the listener's topics.
+        """
+        own, of_topic = self.own.get(DEAD_LETTERS), topic.client_limits
+        letters = dead_letter_topic(topic.name, of_topic.dead_letters)
         return ShareLimits(
-            int(self.value("share.delivery.count.limit")),
+            int(self.own.get(DELIVERIES) or of_topic.deliveries or DELIVERIES_MAX),
             int(self.value("share.partition.max.record.locks")),
             self.seconds("share.record.lock.duration.ms"),
-            names.topic_name(topic.encode()) if topic else None,
+            names.topic_name(own.encode()) if own else letters,
         )
 
     @property

@@ -88,8 +88,13 @@ async def attached(context: KafkaContext, session: ShareSession, place: Place) -
     partition = topic.partition(place[1])
     name = session.key[0]
     context.check_group(name, topic.name)
-    consumer = session.consumers.get(place)
+    consumer, of_topic = session.consumers.get(place), topic.client_limits
     if consumer is not None and consumer.is_attached and consumer.partition is partition:
+        if consumer.topic_limits is not of_topic and consumer.dispatcher is not None:
+            consumer.topic_limits = of_topic
+            consumer.dispatcher.share_limits = settings_of(context, name).limits(
+                context.names, topic
+            )
         return consumer
     if consumer is not None:
         consumer.leave()
@@ -111,8 +116,8 @@ async def attached(context: KafkaContext, session: ShareSession, place: Place) -
     )
     if not isinstance(dispatcher, QueueDispatcher):
         raise SubscriptionBusy(f"{name!r} is not a queue")
-    dispatcher.share_limits = settings.limits(context.names)
-    consumer.dispatcher = dispatcher
+    dispatcher.share_limits = settings.limits(context.names, topic)
+    consumer.dispatcher, consumer.topic_limits = dispatcher, of_topic
     if session.is_ended:
         consumer.leave()
     return consumer

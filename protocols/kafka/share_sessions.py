@@ -19,6 +19,7 @@ from braidlog.protocols.kafka.names import PROTOCOL
 
 if TYPE_CHECKING:
     from braidlog.broker.delivery.share_queue import QueueDispatcher
+    from braidlog.broker.topics.client_limits import ClientLimits
     from braidlog.broker.topics.partition import Partition
     from braidlog.protocols.kafka.assignors import Place
 
@@ -45,6 +46,7 @@ class ShareConsumer(PullingConsumer):
         super().__init__(session.name)
         self.partition = partition
         self.dispatcher: QueueDispatcher | None = None
+        self.topic_limits: ClientLimits | None = None  # The topic's settings that were applied.
         self.has_turn = False
         self.record_bytes = 0.0  # Mean size of the records read last; 0: unknown.
         self._session = session

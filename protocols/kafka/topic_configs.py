@@ -34,6 +34,7 @@ INTEGERS: Final = frozenset(
         "min.insync.replicas",
         "segment.bytes",
         "segment.index.bytes",
+        "share.delivery.count.limit",
     )
 )
 # The names of settings of topics in a broker's settings.
@@ -138,6 +139,8 @@ def config_type(row: TopicSetting) -> int:
         return BOOLEAN
     if row.choices:
         return LIST if row.is_list else STRING
+    if row.is_name:
+        return STRING
     if row.kafka in INTEGERS:
         return INT
     return DOUBLE if row.name.endswith("_ppm") else LONG
@@ -156,4 +159,5 @@ def stored(row: TopicSetting, text: str) -> Setting:
 
 def shown(row: TopicSetting, value: Setting | None) -> bytes:
     """Return a setting's value as Kafka's clients write the value."""
-    return UNSET.get(row.kafka, b"-1") if value is None else shown_setting(row, value).encode()
+    unset = b"" if row.is_name else UNSET.get(row.kafka, b"-1")
+    return unset if value is None else shown_setting(row, value).encode()

@@ -12,6 +12,7 @@ import msgspec
 
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.errors import InvalidName
+from braidlog.broker.topics.dead_letter_topics import check_dead_letters
 from braidlog.protocols.kafka_settings import SETTINGS, Setting, parse_setting, shown_setting
 from braidlog.protocols.zookeeper.errors import NodeError, ZkCode
 from braidlog.protocols.zookeeper.namespace import NamespaceNode, SharedNodes, is_visible
@@ -108,7 +109,7 @@ class TopicNode(TopicPart):
             raise NodeError(ZkCode.NODE_EXISTS)
         if not is_visible(self.topic_name):
             raise InvalidName(f"{self._name!r} is not a topic name")
-        return self._create(self._count(data))
+        return self._create(caller, self._count(data))
 
     def set_data(self, caller: Caller, data: bytes | None) -> Change:
         """Grow the topic. Raises NodeError, broker errors."""
@@ -121,11 +122,12 @@ class TopicNode(TopicPart):
             return topic.ticket
         return self._names.broker.topics.add_partitions(topic.name, count, seen=seen)
 
-    async def _create(self, count: int) -> int:
+    async def _create(self, caller: Caller, count: int) -> int:
         stored = self._names.nodes.find(f"{CONFIGS}/{self._name}")
         config = {} if stored is None else read_settings(stored.data)
         settings = known_settings(config)
         topics = self._names.broker.topics
+        check_dead_letters(topics, self.topic_name, settings, caller.check)
         return (await topics.create(self.topic_name, count, settings=settings)).ticket
 
     def _count(self, data: bytes | None) -> int:
@@ -199,7 +201,10 @@ class ConfigNode(TopicPart):
         broker errors.
         """
         caller.check(Action.ALTER, self.topic.resource)
-        return self._set(read_settings(data))
+        config = read_settings(data)
+        topics = self._names.broker.topics
+        check_dead_letters(topics, self.topic.name, known_settings(config), caller.check)
+        return self._set(config)
 
     async def _set(self, config: Mapping[str, str]) -> int:
         known = known_settings(config)

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.errors import InvalidRequest, NotOwner
 from braidlog.broker.runtime.turns import in_turns
+from braidlog.broker.topics.dead_letter_topics import check_dead_letters
 from braidlog.broker.topics.schemas import latest_version
 from braidlog.broker.topics.settings import in_force, read_settings
 from braidlog.broker.topics.settings_table import TOPIC_SETTINGS
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from braidlog.broker.broker import Broker
     from braidlog.broker.topics.partition import Partition
     from braidlog.broker.topics.topic import Topic
+    from braidlog.protocols.http.requests import Exchange
+    from braidlog.storage.metadata.names import TopicName
 
 
 SORTS: Final = ("name", "records", "size", "partitions")
@@ -89,6 +93,7 @@ class TopicsApi:
         wanted = await self._bodies.read(request, messages.CreateTopic)
         read_in = read_settings(wanted.settings)
         settings = {key: value for key, value in read_in.items() if value is not None}
+        self._check_dead_letters(request, name, settings)
         partitions = wanted.partitions or self._broker.topics.defaults.num_partitions
         topic = await self._broker.topics.create(name, partitions, settings=settings)
         await self._broker.durability.reached(topic.ticket)
@@ -101,6 +106,7 @@ class TopicsApi:
         changes = read_settings(wanted.settings)
         topic = self._broker.topics.get(name)
         in_force(self._broker.config.log, {**topic.settings, **changes})  # Refuse before changes.
+        self._check_dead_letters(request, name, changes)
         if wanted.partitions is not None and wanted.partitions < len(topic.partitions):
             raise InvalidRequest(f"{name} has {len(topic.partitions)} partitions; none can go")
         if wanted.partitions not in (None, len(topic.partitions)):
@@ -117,6 +123,17 @@ class TopicsApi:
         ticket = await self._broker.topics.delete(topic_name(request))
         await self._broker.durability.reached(ticket)
         return Response(status_code=204)
+
+    def _check_dead_letters(
+        self, request: Request, name: TopicName, changes: Mapping[str, str | int | bool | None]
+    ) -> None:
+        """Check the dead letter topic that changes name. Raises NotAuthorized, InvalidRequest."""
+        exchange: Exchange = request.scope["exchange"]
+
+        def check(action: Action, resource: Resource) -> None:
+            self._broker.access.check(exchange.principal, action, resource, exchange.at)
+
+        check_dead_letters(self._broker.topics, name, changes, check)
 
     def _summary(
         self, topic: Topic, elsewhere: Mapping[str, tuple[int, int, int]]

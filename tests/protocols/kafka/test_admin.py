@@ -246,6 +246,7 @@ async def test_a_setting_shows_its_type_origins_and_documentation(
         name: config.config_type for name, config in shown.items() if config.config_type != 5
     } == {
         b"braidlog.deliver_at.header.enable": 1,
+        b"errors.deadletterqueue.topic.name": 2,
         b"cleanup.policy": 7,
         b"compression.type": 2,
         b"index.interval.bytes": 3,
@@ -257,6 +258,7 @@ async def test_a_setting_shows_its_type_origins_and_documentation(
         b"preallocate": 1,
         b"segment.bytes": 3,
         b"segment.index.bytes": 3,
+        b"share.delivery.count.limit": 3,
         b"unclean.leader.election.enable": 1,
     }
     assert all(config.documentation and config.synonyms for config in shown.values())

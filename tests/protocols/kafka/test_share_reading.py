@@ -3,12 +3,23 @@
 from pathlib import Path
 
 import pytest
+import trio
 
+from braidlog.broker.access.access import Access
+from braidlog.broker.access.rights import Action
 from braidlog.broker.broker import Broker
 from braidlog.broker.delivery.delivery_times import HEADER
 from braidlog.broker.delivery.share_queue import QueueDispatcher
+from braidlog.broker.reading.records import read_records
+from braidlog.protocols.kafka.errors import Code
+from braidlog.protocols.kafka.group_configs import DEAD_LETTERS, DELIVERIES
 from braidlog.protocols.kafka.share_reading import PASSED_BYTES_MAX
 from braidlog.protocols.kafka.topic_ids import id_of
+from braidlog.protocols.kafka.wire.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
 from braidlog.protocols.kafka.wire.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -16,11 +27,13 @@ from braidlog.protocols.kafka.wire.incremental_alter_configs import (
 )
 from braidlog.storage.formats.kafka.record_batches import KAFKA_BATCHES
 from braidlog.storage.formats.record import Header, Record
+from braidlog.storage.metadata.names import TopicName
+from tests.broker.access.rules import AllBut
 from tests.listeners import open_listeners
 from tests.opened import opened_broker
 from tests.protocols.kafka.forms import MetadataRequest
 from tests.protocols.kafka.frames import RawKafka
-from tests.protocols.kafka.talk import FOO, foreign_append, second_client
+from tests.protocols.kafka.talk import FOO, FOO_NAME, foreign_append, second_client
 from tests.protocols.kafka.test_classic_groups import GROUP
 from tests.protocols.kafka.test_share_fetch import ack, acquired, fetch, set_config
 
@@ -172,3 +185,84 @@ async def test_delays_of_headers_hold_after_a_restart(tmp_path: Path) -> None:
             reply = await client.call_whole(fetch(topic_id, 0), 2)
             assert acquired(reply) == [(1, 1, count)]
             assert queue_of(broker).delayed == 1
+
+
+# The dead letter topic and the limit of deliveries of a topic.
+
+
+async def letters_in(broker: Broker, name: str, count: int) -> list[Record]:
+    """Wait for so many records of a dead letter topic."""
+    partition = broker.topics.get(TopicName("public", "default", name)).partitions[0]
+    while partition.high_watermark < count:
+        await broker.durability.all_durable()
+        await trio.lowlevel.checkpoint()
+    read = await read_records(partition, 0, bytes_max=1 << 20, records_max=100)
+    return [placed.record for placed in read.records]
+
+
+async def test_a_topic_names_the_dead_letters_and_the_limit_of_its_queues(
+    broker: Broker, client: RawKafka, topic_id: bytes
+) -> None:
+    await client.call(MetadataRequest([b"dead", b"other"]))
+    assert await set_of_topic(client, DEAD_LETTERS, "dead") == 0
+    assert await set_of_topic(client, DELIVERIES, "2") == 0
+    await append(broker, (4, 0))
+    assert acquired(await client.call_whole(fetch(topic_id, 0, records=2), 2)) == [(0, 1, 1)]
+    assert await ack(client, topic_id, 1, (0, 0, [3]), (1, 1, [2])) == 0  # Reject, release.
+    assert acquired(await client.call_whole(fetch(topic_id, 2, records=1), 2)) == [(1, 1, 2)]
+    assert await ack(client, topic_id, 3, (1, 1, [2])) == 0
+    letters = await letters_in(broker, "dead", 2)
+    origins = [
+        {header.name: header.value for header in letter.headers}[b"ORIGIN_MESSAGE_ID"]
+        for letter in letters
+    ]
+    number = broker.topics.get(FOO_NAME).partitions[0].partition_id
+    assert origins == [b"%d:%d:-1" % (number, offset) for offset in range(2)]
+    # The settings count from the next fetch on, and those of the group go first.
+    assert await set_of_topic(client, DEAD_LETTERS, "other") == 0
+    assert acquired(await client.call_whole(fetch(topic_id, 4, records=1), 2)) == [(2, 2, 1)]
+    assert await ack(client, topic_id, 5, (2, 2, [3])) == 0
+    assert len(await letters_in(broker, "other", 1)) == 1
+    assert await set_config(client, DEAD_LETTERS.encode(), b"dead") == 0
+    assert await set_config(client, DELIVERIES.encode(), b"3") == 0
+    assert await set_of_topic(client, DELIVERIES, "4") == 0
+    await client.call_whole(fetch(topic_id, 6, records=1), 2)
+    limits = queue_of(broker).share_limits
+    assert (str(limits.dead_letters), limits.deliveries_max) == ("public/default/dead", 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("errors.deadletterqueue.topic.name", "missing", Code.INVALID_CONFIG),
+        ("errors.deadletterqueue.topic.name", "foo", Code.INVALID_CONFIG),
+        ("errors.deadletterqueue.topic.name", "a/b", Code.INVALID_CONFIG),
+        ("share.delivery.count.limit", "1", Code.INVALID_CONFIG),
+        ("share.delivery.count.limit", "11", Code.INVALID_CONFIG),
+        ("share.delivery.count.limit", "many", Code.INVALID_CONFIG),
+        ("braidlog.deliver_at.header.enable", "maybe", Code.INVALID_CONFIG),
+        ("errors.deadletterqueue.topic.name", "", Code.NONE),
+        ("share.delivery.count.limit", "10", Code.NONE),
+    ],
+)
+async def test_values_of_the_settings_are_checked(
+    client: RawKafka, topic_id: bytes, name: str, value: str, code: Code
+) -> None:
+    assert await set_of_topic(client, name, value) == code
+
+
+async def test_dead_letters_of_a_topic_need_the_right_to_produce_there(
+    broker: Broker, client: RawKafka, topic_id: bytes
+) -> None:
+    await client.call(MetadataRequest([b"dead"]))
+    broker.access = Access(AllBut(Action.PRODUCE))
+    for name in ("dead", "missing"):  # The refusal does not tell whether the topic exists.
+        assert await set_of_topic(client, DEAD_LETTERS, name) == Code.TOPIC_AUTHORIZATION_FAILED
+        wanted = CreatableTopic(
+            name=b"new",
+            num_partitions=1,
+            replication_factor=1,
+            configs=[CreatableTopicConfig(name=DEAD_LETTERS.encode(), value=name.encode())],
+        )
+        reply = await client.call_whole(CreateTopicsRequest(topics=[wanted]), 5)
+        assert reply.topics[0].error_code == Code.TOPIC_AUTHORIZATION_FAILED

@@ -116,3 +116,15 @@ async def test_before_the_login_only_a_session_is_served(session, broker, open_c
     assert await client.code(Op.EXISTS, "/", False) == ZkCode.NO_AUTH  # Without a permission.
     broker.access = Access(Nothing(Action.DESCRIBE))
     assert await client.exists("/") is not None
+
+
+async def test_a_dead_letter_topic_needs_the_right_to_produce_there(ready, broker):
+    letters = b'{"config":{"errors.deadletterqueue.topic.name":"%b"}}'
+    await ready.create("/config/topics/u", letters % b"t")
+    assert await ready.code(Op.SET_DATA, "/config/topics/t", letters % b"missing", -1) != ZkCode.OK
+    broker.access = Access(Nothing(Action.ALTER, Action.CREATE, Action.DESCRIBE))
+    for name in (b"u", b"missing"):
+        data = letters % name
+        assert await ready.code(Op.SET_DATA, "/config/topics/t", data, -1) == ZkCode.NO_AUTH
+    assert await ready.code(Op.CREATE, "/brokers/topics/u", TWO, OPEN, 0) == ZkCode.NO_AUTH
+    assert broker.topics.get(T).settings == {}

@@ -1,7 +1,10 @@
 import pytest
 
+from braidlog.broker.access.access import Access
+from braidlog.broker.access.rights import Action
 from braidlog.broker.errors import TopicNotFound
 from braidlog.storage.metadata.names import TopicName
+from tests.broker.access.rules import Nothing
 from tests.protocols.http.asgi import call
 from tests.protocols.http.records import append_records
 
@@ -188,3 +191,19 @@ async def test_the_list_counts_readable_topics(app, broker):
 async def test_a_partitions_name_is_no_topic(app):
     answer = await call(app, "PUT", f"{PATH}-partition-0")
     assert (answer.status, answer.json["code"]) == (412, "invalid_name")
+
+
+async def test_a_dead_letter_topic_is_another_topic_where_the_client_may_produce(app, broker):
+    await broker.topics.create(TopicName("public", "default", "dead"), 1)
+    wanted = {"settings": {"dead_letter_topic": "dead", "deliveries_max": 3}}
+    missing = {"settings": {"dead_letter_topic": "missing"}}
+    answer = await call(app, "PUT", PATH, missing)
+    assert (answer.status, answer.json["code"]) == (422, "invalid_request")
+    assert broker.topics.find(ORDERS) is None
+    answer = await call(app, "PUT", PATH, wanted)
+    assert (answer.status, answer.json["settings"]) == (201, wanted["settings"])
+    assert answer.json["in_force"] == answer.json["in_force"] | wanted["settings"]
+    assert (await call(app, "PATCH", PATH, missing)).status == 422
+    broker.access = Access(Nothing(Action.ALTER, Action.DESCRIBE, Action.CREATE))
+    for body in (wanted, missing):
+        assert (await call(app, "PATCH", PATH, body)).status == 403
