@@ -1,5 +1,10 @@
 """Produce requests with several sets: turns for other tasks, and answers in order."""
 
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from braidlog.broker.broker import Broker
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.keys import INLINE_BYTES
@@ -47,3 +52,35 @@ async def test_a_compacted_topic_takes_only_records_with_keys(
         assert await produced(client, {0: keyed}) == {0: (Code.NONE, before)}
     assert broker.topics.partition(FOO_NAME, 0).high_watermark == 2
     assert values(await fetch_one(client, 2)) == []
+
+
+@contextmanager
+def files_at_most(size: int) -> Iterator[None]:
+    """Let no file of this process grow beyond that many bytes: a write takes what fits."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+async def test_a_set_that_fits_only_in_part_is_refused_alone_and_leaves_nothing(
+    broker: Broker, client: RawKafka
+) -> None:
+    await broker.topics.add_partitions(FOO_NAME, 3)
+    # Larger than any other file that the process writes to meanwhile.
+    for _ in range(4):
+        await produced(client, {1: message(bytes(BYTES_PER_TURN // 2))})
+    log = broker.topics.partition(FOO_NAME, 1).log
+    path, size = log.segment_set.last.path, os.path.getsize(log.segment_set.last.path)
+    sets = {0: message(b"a"), 1: message(bytes(2000)), 2: message(b"c")}
+    with files_at_most(size + 1000):
+        assert await produced(client, sets) == {
+            0: (Code.NONE, 0),
+            1: (Code.STORAGE_ERROR, -1),
+            2: (Code.NONE, 0),
+        }
+    assert (os.path.getsize(path), log.high_watermark) == (size, 4)
+    assert await produced(client, sets) == {0: (Code.NONE, 1), 1: (Code.NONE, 4), 2: (Code.NONE, 1)}
+    assert os.path.getsize(path) == log.segment_set.last.size
