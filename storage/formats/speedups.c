@@ -125,6 +125,7 @@ static PyObject *kafka_check_and_stamp(PyObject *self, PyObject *args) {
 enum {
     SEND_HEAD = 12, CHECKED_MIN = 10, PREFIX = 12, VARINT_BYTES_MAX = 9, SHORT_MAX = 127,
     JOINED_ENTRY_BYTES = 4096, /* As in `pulsar/prepare.py`. */
+    SEND_RECEIPT = 7, /* The type of the command, and the number of its field. */
 };
 
 typedef struct {
@@ -174,6 +175,12 @@ static int next_field(const uint8_t **at, const uint8_t *end, Field *field) {
 
 #define NUMBER(field) ((field) << 3)
 #define BYTES(field) ((field) << 3 | 2)
+
+/* Put a field with a number. */
+static uint8_t *put_number(uint8_t *to, int field, uint64_t value) {
+    *to = (uint8_t)NUMBER(field);
+    return put_varint(to + 1, value);
+}
 
 /* What else is in the metadata of an ordinary message, neither compressed nor in pieces nor delayed. */
 static const uint8_t is_ordinary[256] = {
@@ -401,6 +408,26 @@ static PyObject *single_send(PyObject *self, PyObject *args) {
     if (!is_single)
         Py_RETURN_NONE;
     return Py_BuildValue("KKn", send.producer_id, send.sequence_id, place);
+}
+
+/* pulsar_receipt(producer, sequence, ledger, entry, highest sequence) -> the frame of a SEND_RECEIPT: `ReceiptWriter`
+ * of protocols/pulsar/messages.py. */
+static PyObject *pulsar_receipt(PyObject *self, PyObject *args) {
+    enum { NUMBER_MAX = 1 + 10, FRAME_HEAD = 8, COMMAND_HEAD = 4 };
+    unsigned long long producer, sequence, ledger, entry, highest;
+    uint8_t place[2 * NUMBER_MAX], frame[FRAME_HEAD + COMMAND_HEAD + 3 * NUMBER_MAX + 2 + sizeof place];
+    if (!PyArg_ParseTuple(args, "KKKKK", &producer, &sequence, &ledger, &entry, &highest))
+        return NULL;
+    Py_ssize_t place_size = put_number(put_number(place, 1, ledger), 2, entry) - place;
+    uint8_t *fields = frame + FRAME_HEAD + COMMAND_HEAD, *to = put_number(put_number(fields, 1, producer), 2, sequence);
+    *to++ = BYTES(3);
+    *to++ = (uint8_t)place_size;
+    to = put_number(put(to, place, place_size), 4, highest);
+    const uint8_t command[COMMAND_HEAD] = {NUMBER(1), SEND_RECEIPT, BYTES(SEND_RECEIPT), (uint8_t)(to - fields)};
+    put(frame + FRAME_HEAD, command, COMMAND_HEAD);
+    put_be32(frame, (uint32_t)(to - frame - 4));
+    put_be32(frame + 4, (uint32_t)(to - frame - FRAME_HEAD));
+    return PyBytes_FromStringAndSize((const char *)frame, to - frame);
 }
 
 static PyObject *send_producer(PyObject *self, PyObject *args) {
@@ -1347,6 +1374,7 @@ static PyMethodDef methods[] = {
     {"pulsar_append", (PyCFunction)(void (*)(void))pulsar_append, METH_FASTCALL, NULL},
     {"batch_head", (PyCFunction)(void (*)(void))batch_head, METH_FASTCALL, NULL},
     {"single_send", single_send, METH_VARARGS, NULL},
+    {"pulsar_receipt", pulsar_receipt, METH_VARARGS, NULL},
     {"send_producer", send_producer, METH_VARARGS, NULL},
     {"cut_sends", cut_sends, METH_VARARGS, NULL},
     {"entry_key", entry_key, METH_O, NULL},

@@ -9,7 +9,7 @@ import pytest
 from braidlog.broker.errors import CorruptBatch
 from braidlog.broker.reading import entries
 from braidlog.protocols.pulsar.machine import FRAME_BYTES_MAX, PulsarMachine
-from braidlog.protocols.pulsar.messages import NO_SEQUENCE
+from braidlog.protocols.pulsar.messages import NO_SEQUENCE, ReceiptWriter
 from braidlog.storage.errors import StorageError
 from braidlog.storage.formats import batch, quick
 from braidlog.storage.formats.api import BodyInfo
@@ -211,6 +211,20 @@ def test_a_pulsar_send_alone(seed):
     assert ROUNDS / 4 < single_count < ROUNDS
     assert C.single_send(b"", *LIMITS) is None
     assert C.single_send(sound, LIMITS[0], 8) is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pulsar_receipts(seed):
+    chance = random.Random(seed)
+    for _ in range(ROUNDS):
+        producer, sequence, ledger, entry = (
+            chance.getrandbits(chance.randint(1, bits)) for bits in (64, 64, 64, 63)
+        )
+        highest = chance.choice((NO_SEQUENCE, chance.getrandbits(chance.randint(1, 64))))
+        writer = ReceiptWriter()
+        writer.begin(producer, ledger)
+        wanted = writer.write(sequence, entry, highest)
+        assert C.pulsar_receipt(producer, sequence, ledger, entry, highest) == wanted
 
 
 def test_pulsar_sends_end_with_the_producer_the_frames_and_the_size():
