@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import msgspec
 import trio
 
 from braidlog.broker.errors import (
@@ -62,8 +63,7 @@ FINAL, RETRIABLE = 1, 2  # PIP-64's error codes of a message.
 MAY_BE_TRIED_AGAIN = (StorageFull, StorageFailed, ShuttingDown, LimitExceeded, NotOwner)
 
 
-@dataclass(slots=True)
-class Placed:
+class Placed(msgspec.Struct):
     """The result for a message: its place, or the error that prevented the append."""
 
     partition: int
@@ -221,7 +221,9 @@ class Producing:
         count = len(topic.partitions)
         shares: dict[int, _PartitionPart] = {}
         for number, (index, record) in enumerate(zip(named, records, strict=True)):
-            if index is None:
+            if index is None and count == 1:
+                index = 0
+            elif index is None:
                 key = routing_keys.get(number, record.key)
                 index = self._next_turn(topic, count) if key is None else key_partition(key, count)
             share = shares.get(index)

@@ -27,4 +27,4 @@ def _result(topic: Topic, placed: Placed) -> ShippedResult:
     if placed.error is not None:
         return ShippedResult(None, str(placed.error), errorCode=placed.error_code, schemaVersion=0)
     index = placed.partition if topic.partitioned else -1
-    return ShippedResult(f"{placed.ledger}:{placed.offset}:{index}", errorCode=0, schemaVersion=0)
+    return ShippedResult(f"{placed.ledger}:{placed.offset}:{index}", None, 0, 0)

@@ -52,7 +52,8 @@ DEFAULT_PRODUCER = "rest"
 INT64_MAX = 2**63 - 1
 TIME_MS_MAX = INT64_MAX // 1000
 UINT64_MAX = 2**64 - 1
-NO_NUMBERS = (None,) * 8
+PROPERTIES = msgspec.json.Decoder(dict[str, str])
+AS_TEXT = (types.NONE, types.STRING)  # Types that store a string as its text.
 
 
 class RecordWriter:
@@ -91,20 +92,22 @@ class RecordWriter:
             raise RequestRefused(BAD_MESSAGES, f"messages[{number}]: {error}") from None
 
     def _write(self, number: int, message: ProducedMessage) -> Record:
-        index = self.named_partition(message)  # hot: see make bench
+        index = message.partition  # hot: see make bench
+        if self._only_partition is not None:
+            index = self.named_partition(message)
         if index is not None and not 0 <= index < self._partitions:
             place = f"messages[{number}]: {self._topic_name} has no partition {index}"
             raise RequestRefused(BAD_MESSAGES, place)
         key, value = self._key_and_value(number, message)
         size = (0 if key is None else len(key)) + (0 if value is None else len(value))
-        record = Record(number, 0, self._now_us, None, key, value, [], producer_name=self._producer)
+        record = Record(number, 0, self._now_us, None, key, value, (), None, self._producer)
         if message.properties is not msgspec.UNSET:
             headers = [
                 Header(name.encode(), text.encode()) for name, text in _properties(message).items()
             ]
             size += sum(len(header.name) + len(header.value) for header in headers)
             record.headers = headers
-        if _numbers(message) != NO_NUMBERS:
+        if _has_numbers(message):
             self._set_numbers(record, message)
         if size > RECORD_BYTES_MAX:
             text = f"messages[{number}]: {size} bytes, at most {RECORD_BYTES_MAX} are taken"
@@ -155,17 +158,23 @@ class RecordWriter:
     def _key_and_value(
         self, number: int, message: ProducedMessage
     ) -> tuple[bytes | None, bytes | None]:
-        key_text = raw_or_none(message.key)
-        value_text = raw_or_none(message.value)
+        unset, codec_type, payload = msgspec.UNSET, self._codec.type, None
+        is_encoded = message.encoding is not None or message.key_encoding is not None
+        key_text = None if message.key is unset else raw_or_none(message.key)
+        value_text = None if message.value is unset else raw_or_none(message.value)
         if value_text is None and message.payload is not None:
-            if self._codec.type == types.BYTES:
+            if codec_type == types.BYTES:
                 return self._codec.write(key_text, None)[0], message.payload.encode()
-            value_text = _payload_text(message.payload, self._codec)
+            if codec_type in AS_TEXT and not is_encoded:
+                payload = message.payload.encode()
+            else:
+                value_text = _payload_text(message.payload, self._codec)
         for text in (key_text, value_text):
             if text is not None and len(text) > DEPTH_MAX and is_deep(text):
                 raise BadValue("nested more than 100 deep")
-        if message.encoding == message.key_encoding is None:
+        if not is_encoded:
             key, value = self._codec.write(key_text, value_text)
+            value = value if payload is None else payload
         else:
             key = self._encoded(key_text, message.key_encoding, is_key=True)
             value = self._encoded(value_text, message.encoding, is_key=False)
@@ -187,17 +196,17 @@ class RecordWriter:
         return PRIMITIVES["BYTES"].write(msgspec.json.decode(text))
 
 
-def _numbers(message: ProducedMessage) -> tuple[Number | None, ...]:
-    """Return the numbers of a message, most of which have none."""
-    return (
-        message.eventTime,
-        message.event_time,
-        message.sequenceId,
-        message.sequence_id,
-        message.deliverAt,
-        message.deliver_at,
-        message.deliverAfterMs,
-        message.deliver_after_ms,
+def _has_numbers(message: ProducedMessage) -> bool:
+    """Return True if a message has a time or a sequence, as few have."""
+    return not (
+        message.eventTime is None
+        and message.event_time is None
+        and message.sequenceId is None
+        and message.sequence_id is None
+        and message.deliverAt is None
+        and message.deliver_at is None
+        and message.deliverAfterMs is None
+        and message.deliver_after_ms is None
     )
 
 
@@ -209,7 +218,7 @@ def _properties(message: ProducedMessage) -> dict[str, str]:
     try:
         if len(text) > PROPERTIES_BYTES_INLINE:
             elements(text, PROPERTIES_MAX)
-        properties = msgspec.json.decode(text, type=dict[str, str])
+        properties = PROPERTIES.decode(text)
         if not has_every_member(text, properties):
             check_names(text)
     except (msgspec.DecodeError, RepeatedName) as error:
@@ -223,7 +232,7 @@ def _properties(message: ProducedMessage) -> dict[str, str]:
 
 def _payload_text(payload: str, codec: RecordCodec) -> bytes:
     """Return a payload of Pulsar's own dialect, which is always text, as the JSON of a value."""
-    if codec.type in (types.NONE, types.STRING):
+    if codec.type in AS_TEXT:
         return msgspec.json.encode(payload)
     try:
         msgspec.json.decode(payload.encode(), type=msgspec.Raw)

@@ -98,6 +98,13 @@ def check_names(text: bytes, within: msgspec.json.Decoder[Any] = EVERYWHERE) -> 
         raise RepeatedName("an object names a field twice")
 
 
+def unescaped(text: bytes) -> bytes | None:
+    """Return the content of valid JSON that is a string without escapes; None for all else."""
+    if text[:1] == b'"' == text[-1:] and b"\\" not in text:
+        return text[1:-1]
+    return None
+
+
 def compact(text: bytes) -> bytes:
     """Return valid JSON without blanks between its tokens."""
     text = text.strip(b" \t\r\n")

@@ -15,7 +15,7 @@ import msgspec
 
 from braidlog.broker.config.wording import explain
 from braidlog.protocols.http.values import types
-from braidlog.protocols.http.values.jsontext import compact, is_deep
+from braidlog.protocols.http.values.jsontext import compact, is_deep, unescaped
 from braidlog.protocols.http.values.primitives import PRIMITIVES, BadValue, Json, Primitive
 
 if TYPE_CHECKING:
@@ -107,6 +107,9 @@ class TextCodec:
 
     def write(self, text: bytes) -> bytes:
         """See ValueCodec."""
+        plain = unescaped(text)  # Most texts, without an object for each.
+        if plain is not None:
+            return plain
         value = _parse(text) if text.lstrip()[:1] == b'"' else None
         return value.encode() if isinstance(value, str) else compact(text)
 

@@ -15,6 +15,7 @@ from braidlog.protocols.http.values.jsontext import (
     elements,
     has_every_member,
     is_deep,
+    unescaped,
 )
 
 VALUES = st.recursive(
@@ -98,3 +99,19 @@ def test_a_value_that_lost_a_member_is_noticed():
     assert has_every_member(b'{"a": ":", "b": null}', {"a": ":", "b": None})
     assert not has_every_member(b'{"a": 1, "a": 2}', {"a": 2})
     assert not has_every_member(b'{"a": "\\u003a", "a": 2}', {"a": ":2"})
+
+
+@QUICK
+@given(st.text(), st.booleans(), st.sampled_from(["", " "]))
+def test_the_content_of_a_string_without_escapes(text, is_ascii, blank):
+    written = (json.dumps(text, ensure_ascii=is_ascii) + blank).encode(errors="surrogatepass")
+    content = unescaped(written)
+    if b"\\" in written or blank:
+        assert content is None
+    else:
+        assert content == text.encode()
+
+
+@pytest.mark.parametrize("text", [b"1", b"[]", b'["a"]', b'{"a":"b"}', b"null", b'"a\\n"'])
+def test_other_json_is_no_string_without_escapes(text):
+    assert unescaped(text) is None
