@@ -52,7 +52,7 @@ class Namespaces:
         return self._catalogue.state.stream_id(meta)
 
     def has_topics(self, tenant: str, namespace: str) -> bool:
-        return bool(self._catalogue.state.topics(tenant, namespace))
+        return bool(self._catalogue.state.numbered_topics(tenant, namespace))
 
     def get(self, tenant: str, namespace: str) -> NamespaceMeta:
         meta = self.find(tenant, namespace)

@@ -115,7 +115,7 @@ class Topics:
         return topic
 
     def find_numbered(self, tenant: str, namespace: str, number: int) -> Topic | None:
-        meta = self._catalogue.state.topic_by_iggy_id(tenant, namespace, number)
+        meta = self._catalogue.state.numbered_topics(tenant, namespace).get(number)
         return None if meta is None else self._topics.get(meta.name)
 
     def number(self, topic: Topic) -> int:

@@ -6,7 +6,7 @@ check a change first (the name is free, the topic exists): the broker's topics d
 partition folder, no client and no clock.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -174,9 +174,9 @@ class Catalogue:
     def topic_by_id(self, topic_id: int) -> TopicMeta | None:
         return self._by_id.get(topic_id)
 
-    def topic_by_iggy_id(self, tenant: str, namespace: str, iggy_id: int) -> TopicMeta | None:
-        """The topic of a namespace that Iggy clients know by this number."""
-        return self._in_namespace.get((tenant, namespace), {}).get(iggy_id)
+    def numbered_topics(self, tenant: str, namespace: str) -> Mapping[int, TopicMeta]:
+        """The topics of a namespace, by the numbers by which Iggy clients know them."""
+        return self._in_namespace.get((tenant, namespace), {})
 
     def topic_id(self, meta: TopicMeta) -> int:
         """Iggy's number for a topic: chosen by an Iggy client, else made here, from 2^24 up."""

@@ -1,7 +1,10 @@
 """Streams are the namespaces of a single tenant."""
 
+import sys
+
 import pytest
 
+from braidlog.protocols.iggy.names import find_stream
 from braidlog.storage.metadata.catalogue_records import MADE_ID_FIRST
 from braidlog.storage.metadata.names import TopicName
 from tests.protocols.iggy.description import named
@@ -119,3 +122,27 @@ async def test_the_stream_of_kafka_clients_keeps_its_name(talk):
 async def test_answer_to_a_creation_means_that_it_is_on_disk(broker, talk):
     await create(talk, "st")
     assert broker.committer.durable_ticket >= broker.producers.ticket
+
+
+def calls_of_a_lookup(broker):
+    """Return the number of function calls that find the stream `default`."""
+    calls = 0
+
+    def note(frame, event, argument):
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(note)
+    try:
+        assert find_stream(broker, "default") is not None
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+async def test_a_stream_with_many_topics_is_found_as_quickly(broker):
+    await broker.topics.create(TopicName("public", "default", "first"), 1)
+    calls = calls_of_a_lookup(broker)
+    for number in range(30):
+        await broker.topics.create(TopicName("public", "default", f"topic-{number}"), 1)
+    assert calls_of_a_lookup(broker) == calls

@@ -69,10 +69,10 @@ def test_a_topic_is_found_by_name_and_by_either_number(catalogue):
     assert catalogue.topic_by_id(meta.topic_id) is meta
     iggy_id = catalogue.topic_id(meta)
     assert iggy_id > MADE_ID_FIRST
-    assert catalogue.topic_by_iggy_id("public", "default", iggy_id) is meta
+    assert catalogue.numbered_topics("public", "default")[iggy_id] is meta
     assert catalogue.topic(PAID) is None
     assert catalogue.topic_by_id(99) is None
-    assert catalogue.topic_by_iggy_id("public", "other", iggy_id) is None
+    assert iggy_id not in catalogue.numbered_topics("public", "other")
 
 
 def test_topics_of_a_namespace_are_listed_by_name(catalogue):
@@ -307,12 +307,12 @@ def test_a_rename_keeps_numbers_content_and_holders(catalogue, journal):
     now = catalogue.topic(TopicName("public", "store", "b"))
     assert now == msgspec.structs.replace(before, name=now.name)
     assert before.name == TopicName("public", "shop", "a")
-    assert catalogue.topic_by_iggy_id("public", "store", 3) is now is catalogue.topic_by_id(1)
+    assert catalogue.numbered_topics("public", "store")[3] is now is catalogue.topic_by_id(1)
     assert catalogue.namespace_by_stream_id(7).namespace == "store"
     assert catalogue.topics("public", "shop") == [] and catalogue.topic(before.name) is None
     again = JournalCatalogue(journal.reopened(), now_us=0).catalogue
     assert state_of(again) == state_of(catalogue)
-    assert again.topic_by_iggy_id("public", "store", 3) == now
+    assert again.numbered_topics("public", "store")[3] == now
 
 
 def test_only_a_rename_record_has_the_later_layout(catalogue, journal):
