@@ -65,6 +65,7 @@ class KeyRing(KeyPolicy):
     def __init__(self) -> None:
         self._points: list[tuple[int, int]] = []  # Slot, number of the consumer; sorted.
         self._consumers: dict[int, Consumer] = {}
+        self._numbers: dict[Consumer, int] = {}
         self._gone: set[int] = set()  # Numbers that may still have points: removed together.
         self._next = 0
 
@@ -73,29 +74,32 @@ class KeyRing(KeyPolicy):
         return key_hash(key) % (SLOTS - 1) + 1
 
     def owner(self, slot: int) -> Consumer | None:
-        """Return the consumer of the next point on the ring."""
-        if self._gone:
-            self._take_out()
-        points = self._points
-        if not points:
+        """Return the consumer of the next point on the ring, apart from points of consumers that
+        are gone: at most half of all points.
+        """
+        points, consumers = self._points, self._consumers
+        if not consumers:
             return None
         place = bisect_left(points, (slot, -1)) % len(points)
-        return self._consumers[points[place][1]]
+        while (consumer := consumers.get(points[place][1])) is None:
+            place = (place + 1) % len(points)
+        return consumer
 
     def add(self, consumer: Consumer) -> None:
         """Add the consumer's points; the number distinguishes consumers with equal names."""
         number = self._next
         self._next += 1
         self._consumers[number] = consumer
+        self._numbers[consumer] = number
         for point in range(RING_POINTS):
             slot = self.slot(f"{consumer.name}{number}-{point}".encode())
             insort(self._points, (slot, number))
 
     def remove(self, consumer: Consumer) -> None:
-        """Remove the consumer; the next `owner` call removes its points, because a seek closes a
-        thousand consumers.
+        """Remove the consumer. Its points are removed with those of others, because a thousand
+        consumers may leave together.
         """
-        number = next(n for n, known in self._consumers.items() if known is consumer)
+        number = self._numbers.pop(consumer)
         del self._consumers[number]
         self._gone.add(number)
         if len(self._gone) > len(self._consumers):

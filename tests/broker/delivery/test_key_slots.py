@@ -101,13 +101,16 @@ def test_the_ranges_of_the_ring_agree_with_the_owners():
         assert all(end + 1 < start for (_, end), (start, _) in pairwise(owned))
 
 
-def test_the_ring_is_rarely_walked_when_all_leave_at_once():
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_the_ring_is_rarely_walked_when_all_leave_at_once(is_asked):
     ring = CountedRing()
     consumers = [FakeConsumer(f"c{number}") for number in range(100)]
     for consumer in consumers:
         ring.add(consumer)
-    for consumer in consumers:
+    for number, consumer in enumerate(consumers, 1):
         ring.remove(consumer)
+        if is_asked:
+            assert (ring.owner(1) in consumers[number:]) == (number < len(consumers))
     assert ring.owner(1) is None
     assert ring.walks < 10
 
