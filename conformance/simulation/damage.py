@@ -189,8 +189,12 @@ def judge_house(sound: Sound, house: SimulatedBroker) -> str:
 def judge_log(known: SoundLog, log: Log, house: SimulatedBroker) -> str:
     """Return how a log handles the damage."""
     result = REPORTED if log.recovery.cuts or log.recovery.damages else HARMLESS
-    if log.log_start_offset > known.start or log.log_end_offset > known.end:
-        raise Broken(f"log has [{log.log_start_offset}, {log.log_end_offset}), was {known}")
+    if log.recovery.gap == (known.end, log.log_end_offset):
+        result = REPORTED  # The newer slot of the reservation is damaged: the older slot counts.
+    elif log.log_end_offset > known.end:
+        raise Broken(f"log ends at {log.log_end_offset}, was {known}")
+    if log.log_start_offset > known.start:
+        raise Broken(f"log begins at {log.log_start_offset}, was {known}")
     if log.log_end_offset < known.shown and not (log.recovery.cuts or log.recovery.damages):
         raise Broken(f"it ends in silence at {log.log_end_offset}, acknowledged were {known.shown}")
     met = False
@@ -219,9 +223,10 @@ def judge_log(known: SoundLog, log: Log, house: SimulatedBroker) -> str:
 
 
 def check_found(log: Log, batch: Batch, known: SoundLog) -> None:
-    """Check that a batch is unchanged, or the gap behind a reported cut."""
+    """Check that a batch is unchanged, or a reported gap: behind a cut, or behind all batches."""
     gap = log.recovery.gap
-    if not (log.recovery.cuts and gap and gap[0] <= batch.base_offset):
+    may_follow = log.recovery.cuts or (gap and gap[0] == known.end)
+    if not (may_follow and gap and gap[0] <= batch.base_offset):
         check_batch(batch, known)
 
 

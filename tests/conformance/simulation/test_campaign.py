@@ -40,6 +40,13 @@ def test_a_flipped_bit_is_found_or_harmless(folder, seed):
 
 
 @pytest.mark.slow
+def test_a_damaged_slot_of_a_lowered_reservation_leaves_a_reported_gap(folder):
+    """With this seed the kill came between the rounds that lower the two slots."""
+    faults = list(flips(428, folder, 12))
+    assert faults == [None] * 12
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_truncated_log_is_found_or_harmless(folder, seed):
     """400 states in all: every second byte near the end, and others before, down to 64 KiB."""
