@@ -140,6 +140,7 @@ FOLLOWED = [page for page in PAGES if runnable(page)]
 MARKS = {
     "README.md": (pytest.mark.clients, pytest.mark.spark),
     "docs/spark.md": (pytest.mark.spark,),
+    "docs/tasks/delays.md": (pytest.mark.clients,),
     "docs/testing.md": (pytest.mark.clients,),
 }
 
@@ -177,7 +178,24 @@ def check_operations(printed: list[str]) -> None:
     assert any("braidlog_append_seconds" in text for text in printed)
 
 
+def check_delays(printed: list[str]) -> None:
+    *answers, letter = printed[2].splitlines()
+    assert letter == "broken from persistent://public/default/payments"
+    assert sorted(answers) == [
+        "broken ACCEPT in time",
+        "broken ACCEPT in time",
+        "broken REJECT in time",
+        "busy ACCEPT in time",
+        "busy RELEASE in time",
+        "payment ACCEPT in time",
+        "reminder ACCEPT in time",
+    ]
+    (letter,) = printed[3].splitlines()
+    assert '"value":"broken"' in letter and "ORIGIN_MESSAGE_ID" in letter
+
+
 CHECKS = {
+    "docs/tasks/delays.md": check_delays,
     "README.md": check_readme,
     "docs/api.md": check_api,
     "docs/operations.md": check_operations,
