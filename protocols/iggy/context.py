@@ -6,7 +6,7 @@ Knows no bytes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -201,6 +201,10 @@ class AskingClient(Protocol):
         """End the connection; earlier answers are sent."""
 
 
+def _still_allowed() -> None:
+    """Check nothing: the command does not wait."""
+
+
 @dataclass(slots=True)
 class IggyContext:
     """The state and services that a connection's handlers use."""
@@ -226,6 +230,8 @@ class IggyContext:
     wait_max_s: float = math.inf
     # W: held while a waiting poll reads.
     reads: trio.Lock = field(default_factory=trio.Lock)
+    # W: raises NotAuthorized if the client may no longer do what the current command waits for.
+    recheck: Callable[[], None] = _still_allowed
     # Memory for the answer to the current poll.
     room: OutputReservation = field(init=False)
 

@@ -15,19 +15,22 @@ import trio
 from braidlog.broker.commit.waiters import common_deadline
 from braidlog.broker.errors import BrokerError, NotOwner
 from braidlog.broker.runtime.steps import run
-from braidlog.broker.topics.partition import Partition
+from braidlog.broker.topics.topic import Topic
 from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import names
 from braidlog.protocols.iggy import replies as r
 from braidlog.protocols.iggy.context import IggyAnswer, IggyContext
 from braidlog.protocols.iggy.deferred import (
     BYTES_MIN,
-    LOOK_S,
+    PLACES_PER_TURN,
     US,
     WAIT_MAX_S,
+    ReadStart,
     check_times,
+    is_over,
     read_in_turn,
     start_of,
+    until_records,
 )
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal, wire_code
 from braidlog.protocols.iggy.fetch_requests import FetchedPlace, FetchMessages
@@ -36,6 +39,7 @@ from braidlog.protocols.iggy.readers import target
 from braidlog.storage.formats.api import Buffer
 
 GROWTH_BYTES: Final = 256  # A batch's head.
+SECTIONS_PER_TURN: Final = 20  # Partitions that are read between two checkpoints.
 STARTS: Final = (m.PollingKind.OFFSET, m.PollingKind.NEXT)
 
 
@@ -48,32 +52,36 @@ async def fetch(context: IggyContext, request: FetchMessages) -> IggyAnswer:
     _check(request)
     wait_s = min(request.wait_us / US, context.wait_max_s, WAIT_MAX_S)
     deadline = common_deadline(trio.current_time(), wait_s)
+    read_to: dict[int, int] = {}  # A read found nothing for this client below, by partition id.
     while True:
-        starts = await _starts(context, request)
-        if starts is None or trio.current_time() >= deadline:
+        topic = names.get_topic(context.broker, request.stream, request.topic)
+        starts = await _starts(context, request, topic)
+        if starts is None or is_over(context, deadline):
             return await _answer_in_turn(context, request)
-        waiting = sum(max(partition.high_watermark - at, 0) for partition, at in starts)
-        if waiting >= request.min_count:
-            # Records that Iggy's readers cannot have do not count.
-            answer = await _answer_in_turn(context, request)
-            sections = answer.records[1:]
-            if any(section.messages_count or section.status for section in sections):
-                return answer
-        # A member may lose a partition meanwhile, which no record wakes.
-        with trio.move_on_at(min(deadline, trio.current_time() + LOOK_S)):
-            ends = [(partition, max(at, partition.high_watermark)) for partition, at in starts]
-            await context.broker.wait_any(ends)
+        starts = [
+            (partition, max(at, read_to.get(partition.partition_id, 0))) for partition, at in starts
+        ]
+        count = request.min_count
+        if not await until_records(context, topic, request.consumer, starts, count, deadline):
+            continue
+        # Records that Iggy's readers cannot have do not count.
+        ends = {partition.partition_id: partition.high_watermark for partition, _ in starts}
+        answer = await _answer_in_turn(context, request)
+        if any(section.messages_count or section.status for section in answer.records[1:]):
+            return answer
+        read_to = ends
 
 
 async def _starts(
-    context: IggyContext, request: FetchMessages
-) -> list[tuple[Partition, int]] | None:
+    context: IggyContext, request: FetchMessages, topic: Topic
+) -> list[ReadStart] | None:
     """Return each partition with the offset where its read starts; None if a partition has an
-    error, which is the answer. Raises Refusal for a missing topic.
+    error, which is the answer.
     """
-    topic = names.get_topic(context.broker, request.stream, request.topic)
     starts = []
-    for wanted in request.targets:
+    for number, wanted in enumerate(request.targets, 1):
+        if number % PLACES_PER_TURN == 0:
+            await trio.lowlevel.checkpoint()
         own = _for_place(context, wanted)
         try:
             reader = target(own, topic, request.consumer, wanted.partition, turn=True)
@@ -101,7 +109,9 @@ async def _answer(context: IggyContext, request: FetchMessages) -> IggyAnswer:
     sections: list[r.FetchSection] = []
     tail: list[Buffer] = []
     count, left = request.count, request.max_bytes
-    for wanted in request.targets:
+    for number, wanted in enumerate(request.targets, 1):
+        if number % SECTIONS_PER_TURN == 0:
+            await trio.lowlevel.checkpoint()
         limit = min(wanted.max_bytes, left)
         if not count or limit < BYTES_MIN:
             break

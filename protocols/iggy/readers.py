@@ -4,6 +4,7 @@ partitions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from braidlog.broker.positions.subscriptions import Subscription
@@ -121,6 +122,20 @@ def target(
         if behaviour.owned_only:
             _check_owner(context, reader, is_group=consumer.kind is ConsumerKind.GROUP)
     return reader
+
+
+def assigned(context: IggyContext, topic: Topic, consumer: ConsumerRef) -> Sequence[int]:
+    """Return the partitions that a group's member may poll now; none for another reader.
+
+    Raises Absent.
+    """
+    if consumer.kind is not ConsumerKind.GROUP:
+        return ()
+    name = names.subscription_name(context.broker, topic, consumer)
+    member = context.shared.groups.member(
+        topic.meta.topic_id, name, context.client.client_id, len(topic.partitions)
+    )
+    return () if member is None else member.polled_partitions
 
 
 def _check_owner(context: IggyContext, reader: ReadTarget, *, is_group: bool) -> None:

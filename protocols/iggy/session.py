@@ -123,12 +123,14 @@ class IggySession:
         broker = self._context.broker
         if names.is_known(broker, request):  # The task refuses others, after the check of rights.
             names.get_topic(broker, request.stream, request.topic).check_here()
+        places = 1 if isinstance(request, m.PollDeferred) else len(request.targets)
         try:
-            self._deferred.add(frame.number)
+            self._deferred.add(frame.number, places)
         except Refusal as error:
             self._fail(command, error.code, str(error))
             return
         context = replace(self._context)
+        context.recheck = lambda: check_rights(context, request)
         self._connection.nursery.start_soon(self._poll_in_task, command, context, frame.number)
 
     async def _poll_in_task(self, command: IggyCommand, context: IggyContext, number: int) -> None:

@@ -6,18 +6,22 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from braidlog.broker.access.access import Access
+from braidlog.broker.access.rights import Action
 from braidlog.protocols.iggy.errors import ErrorCode
 from braidlog.protocols.iggy.waiting_polls import POLLS_MAX
+from tests.broker.access.rules import AllBut
 from tests.protocols.iggy.test_vsr import frame
 from tests.protocols.iggy.vtalk import CREATE_STREAM, CREATE_TOPIC, STREAM, TOPIC
 from tests.protocols.iggy.wtalk import SEND, client_w, sent
 from tests.waiting import HANG_S, until
 
-POLL, CANCEL, PING = 106, 108, 1
+POLL, FETCH, CANCEL, PING = 106, 109, 108, 1
 PING_NUMBER = 98
 NEXT, FIRST = 5, 3
 SECOND_US = 1_000_000
 MIB = 1 << 20
+CONSUMER = b"\x01\x01\x04\x07\0\0\0"
 UNREAD = 40  # Answers of 1 MiB: more than the sockets take.
 
 
@@ -30,7 +34,7 @@ def poll_body(
     min_count: int = 1,
     bytes_max: int = 1 << 20,
     timeout_us: int = 60 * SECOND_US,
-    consumer: bytes = b"\x01\x01\x04\x07\0\0\0",
+    consumer: bytes = CONSUMER,
 ) -> bytes:
     start = struct.pack("<BIBQIB", 1, 0, strategy, 0, count, commit)
     waits = struct.pack("<QIIQ", wait_us, min_count, bytes_max, timeout_us)
@@ -172,6 +176,30 @@ async def test_a_poll_of_a_deleted_topic_ends_with_an_error(waiting):
     await waiting.client.send_only(frame(operation=134, body=STREAM + TOPIC, number=3), 0)
     answers = {number: status for number, status, _ in [await waiting.answer() for _ in range(2)]}
     assert answers == {3: 0, 1: 2010}
+
+
+FETCH_LIMITS = struct.pack("<QQIIIBI", 30 * SECOND_US, 60 * SECOND_US, 1, 10, MIB, 0, 1)
+
+
+def fetch_body(incarnation: int) -> bytes:
+    """Return the body of a fetch of partition 0 from offset 0 on."""
+    place = struct.pack("<IBQIQQ", 0, 1, 0, MIB, incarnation, 0)
+    return CONSUMER + STREAM + TOPIC + FETCH_LIMITS + place
+
+
+@pytest.mark.parametrize("code", [POLL, FETCH])
+async def test_a_waiting_poll_of_a_client_without_rights_returns_nothing(
+    broker, open_client, waiting, code
+):
+    """The right was taken back during the wait, and then a message came."""
+    writer = await client_w(open_client)
+    body = poll_body() if code == POLL else fetch_body(waiting.incarnation)
+    await waiting.send_frame(1, code, body)
+    await wait_all_tasks_blocked()
+    broker.access = Access(AllBut(Action.CONSUME))
+    incarnation = waiting.incarnation
+    assert (await writer.perform(SEND, sent(b"x"), incarnation=incarnation))[0] == 0
+    assert await waiting.answer() == (1, ErrorCode.UNAUTHORIZED, b"")
 
 
 async def test_a_client_that_reads_nothing_holds_few_answers(broker, waiting):

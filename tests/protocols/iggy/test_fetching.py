@@ -1,5 +1,6 @@
 """FETCH_MESSAGES of dialect W: messages of several partitions in an answer."""
 
+import cProfile
 import struct
 
 import pytest
@@ -7,13 +8,17 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from braidlog.broker.access.access import Access
+from braidlog.broker.server.adapters import load
+from braidlog.protocols.iggy.deferred import until_records
 from braidlog.protocols.iggy.errors import ErrorCode
+from braidlog.protocols.iggy.readers import target
 from tests.broker.access.rules import Nothing
 from tests.protocols.iggy.test_vsr import frame
 from tests.protocols.iggy.vtalk import CREATE_STREAM, CREATE_TOPIC, STREAM, TOPIC
 from tests.protocols.iggy.wtalk import SEND, client_w, sent
 
-FETCH, CANCEL, PING = 109, 108, 1
+FETCH, CANCEL, PING, JOIN = 109, 108, 1, 148
+FETCHES = 5
 OFFSET, NEXT, FIRST = 1, 5, 3
 SECOND_US = 1_000_000
 SECTION = struct.Struct("<IIQIQQQQI")
@@ -161,6 +166,80 @@ async def test_a_fetch_waits_for_messages_of_any_partition(fetcher, open_client)
     answer = await fetcher.client.next_frame()
     assert struct.unpack_from("<Q", answer, 200) == (5,)
     assert counts(sections_of(answer[256:])) == [(0, 0, 1, 1), (1, 0, 2, 2)]
+
+
+class PollTaskSteps(trio.abc.Instrument):
+    """Counts the steps of the tasks that wait for messages."""
+
+    count = 0
+
+    def before_task_step(self, task):
+        self.count += task.name.endswith("_poll_in_task")
+
+
+async def test_a_waiting_fetch_of_a_plain_consumer_sleeps(fetcher, mock_clock):
+    """Only a group's member may lose a partition, and has to look for that."""
+    body = fetcher.body({0: (OFFSET, 0), 1: (OFFSET, 0)}, wait_us=20 * SECOND_US)
+    await fetcher.client.send_only(frame(operation=2, code=FETCH, body=body, number=5), 0)
+    await wait_all_tasks_blocked()
+    steps = PollTaskSteps()
+    trio.lowlevel.add_instrument(steps)
+    for _ in range(10):
+        mock_clock.jump(1)
+        await wait_all_tasks_blocked()
+    trio.lowlevel.remove_instrument(steps)
+    assert steps.count == 0
+    mock_clock.jump(20)
+    assert counts(sections_of((await fetcher.client.next_frame())[256:])) == [
+        (0, 0, 0, 0),
+        (1, 0, 0, 0),
+    ]
+
+
+async def test_a_waiting_member_notices_that_a_partition_is_another_members(
+    broker, fetcher, open_client, mock_clock
+):
+    client = fetcher.client
+    assert (await client.perform(139, STREAM + TOPIC + b"\x03grp"))[0] == 0
+    assert await client.perform(JOIN, STREAM + TOPIC + GROUP[1:]) == (0, bytes(4))
+    starts = {0: (NEXT, 0), 1: (NEXT, 0), 2: (NEXT, 0)}
+    body = fetcher.body(starts, wait_us=20 * SECOND_US, consumer=GROUP)
+    await client.send_only(frame(operation=2, code=FETCH, body=body, number=5), 0)
+    await wait_all_tasks_blocked()
+    other = await client_w(open_client)
+    assert await other.perform(JOIN, STREAM + TOPIC + GROUP[1:]) == (0, bytes(4))
+    mock_clock.jump(2)
+    await wait_all_tasks_blocked()
+    assert load("iggy").states[broker].waiting_polls.count == 0
+    sections = sections_of((await client.next_frame())[256:])
+    assert ErrorCode.GROUP_PARTITION_NOT_OWNED in [section[1] for section, _ in sections]
+
+
+async def test_a_look_of_a_waiting_fetch_compares_only_the_ends(fetcher, open_client):
+    """A record wakes all fetches that wait for its partition."""
+    starts = {0: (OFFSET, 0), 1: (OFFSET, 0), 2: (OFFSET, 0)}
+    body = fetcher.body(starts, wait_us=30 * SECOND_US, min_count=100)
+    for number in range(FETCHES):
+        await fetcher.client.send_only(frame(operation=2, code=FETCH, body=body, number=number), 0)
+    await wait_all_tasks_blocked()
+    other = FetchingClient(await client_w(open_client), fetcher.incarnations)
+    await other.send(0, b"a")
+    profiler = cProfile.Profile()
+    with profiler:
+        await other.send(0, b"b")
+        await wait_all_tasks_blocked()
+    calls = {entry.code: entry.callcount for entry in profiler.getstats()}
+    assert calls.get(until_records.__code__, 0) >= FETCHES  # The record woke all fetches.
+    assert calls.get(target.__code__, 0) == 0
+
+
+async def test_a_stop_ends_the_wait_of_a_fetch(broker, fetcher):
+    body = fetcher.body({0: (OFFSET, 0)}, wait_us=30 * SECOND_US)
+    await fetcher.client.send_only(frame(operation=2, code=FETCH, body=body, number=5), 0)
+    await wait_all_tasks_blocked()
+    broker.stop()
+    await wait_all_tasks_blocked()
+    assert load("iggy").states[broker].waiting_polls.count == 0
 
 
 async def test_a_fetch_ends_at_its_time_or_when_cancelled(fetcher):
