@@ -32,15 +32,15 @@ class PollSize:
     places: int
 
 
-OWN_MAX: Final = PollSize(POLLS_MAX, PLACES_MAX)
-OWN_MIN: Final = PollSize(POLLS_MIN, PLACES_MIN)
-ALL_MAX: Final = PollSize(ALL_POLLS_MAX, ALL_PLACES_MAX)
+OWN_ROOM: Final = PollSize(POLLS_MAX, PLACES_MAX)
+FEW_ROOM: Final = PollSize(POLLS_MIN, PLACES_MIN)
+ALL_ROOM: Final = PollSize(ALL_POLLS_MAX, ALL_PLACES_MAX)
 
 
 class PollCount:
     """The number of waiting polls of all connections, and of their partitions."""
 
-    def __init__(self, limit: PollSize = ALL_MAX) -> None:
+    def __init__(self, limit: PollSize = ALL_ROOM) -> None:
         """Beyond `limit`, a connection may have only a few."""
         self._limit = limit
         self.count = 0
@@ -59,7 +59,7 @@ class PollCount:
     def own_max(self, places: int) -> PollSize:
         """Return the most that a connection may have, with a further poll of so many places."""
         is_short = self.count >= self._limit.polls or self._places + places > self._limit.places
-        return OWN_MIN if is_short else OWN_MAX
+        return FEW_ROOM if is_short else OWN_ROOM
 
 
 class DeferredPolls:
