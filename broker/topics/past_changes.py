@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from braidlog.broker.topics.catalogue import LocalCatalogue
 from braidlog.storage.metadata.catalogue_records import NamespaceMeta, TopicMeta
-from braidlog.storage.metadata.history import PastChange
+from braidlog.storage.metadata.history import PastChange, PastGroup
 from braidlog.storage.metadata.user_records import TokenMeta
 
 # Protocols import these records from here.
-__all__ = ["NamespaceMeta", "PastChange", "PastChanges", "TokenMeta", "TopicMeta"]
+__all__ = ["NamespaceMeta", "PastChange", "PastChanges", "PastGroup", "TokenMeta", "TopicMeta"]
 
 FIRST = 1  # Numbers of changes count from 1, places in the journal from 0.
 

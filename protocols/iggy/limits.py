@@ -9,6 +9,9 @@ FIND_S: Final = 10.0
 ANSWER_S: Final = 60.0  # A poll may wait for memory; a SEND waits for the object store.
 # Partitions that a list looks at between two checkpoints: some ms of work.
 PIECE_PARTITIONS: Final = 200
+# A page of GET_METADATA_CHANGES ends with the record or item that reaches this: permissions of a
+# user may have 100 KB.
+PAGE_BYTES_MAX: Final = 1 << 20
 
 
 @dataclass(slots=True, frozen=True)
@@ -18,6 +21,7 @@ class IggyLimits:
     find_s: float = FIND_S
     answer_s: float = ANSWER_S
     piece_partitions: int = PIECE_PARTITIONS
+    page_bytes: int = PAGE_BYTES_MAX
 
 
 IGGY_LIMITS: Final = IggyLimits()

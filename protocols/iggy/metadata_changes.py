@@ -10,7 +10,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import trio
 
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.access.users import ROOT_USER_ID
@@ -29,6 +31,10 @@ from braidlog.protocols.iggy.metadata_records import (
 )
 from braidlog.protocols.iggy.names import NamedGroup, Stream
 from braidlog.protocols.iggy.topics import in_pieces, topic_info
+
+TURN_BYTES: Final = 4 * 1024
+# Besides the bytes: making a record costs as much as so many bytes; looking at a change, too.
+RECORD_BYTES, CHANGE_BYTES = 256, 16
 
 
 class Item(NamedTuple):
@@ -52,11 +58,11 @@ async def get_changes(context: IggyContext, request: p.GetMetadataChanges) -> Ig
             await _fill(context, request, page)
         case ChangeStart.EARLIEST:
             after = p.ChangeCursor(log_id, begin_after[0], ordinal=p.LAST_ORDINAL)
-            _add_records(context, request, after, page)
+            await _add_records(context, request, after, page)
         case ChangeStart.AFTER:
             page.status = _status(request.cursor, head, begin_after[0])
             if page.status is ChangeStatus.OK:
-                _add_records(context, request, request.cursor, page)
+                await _add_records(context, request, request.cursor, page)
             else:  # A client that is ahead of this broker asks for the same changes later.
                 page.cursor = request.cursor if page.status is ChangeStatus.BEHIND else None
     return IggyAnswer(tail=[page.write()])
@@ -71,19 +77,36 @@ def _status(cursor: p.ChangeCursor, head: p.ChangeCursor, begin_after: int) -> C
     return ChangeStatus.OK if is_remembered else ChangeStatus.EXPIRED
 
 
-def _add_records(
+class Turn:
+    """Work since the last checkpoint, in bytes of records and items: making 4 KiB takes some
+    milliseconds.
+    """
+
+    def __init__(self) -> None:
+        self._done = 0
+
+    async def did(self, size: int) -> None:
+        """Count work; let other tasks have their turn after much of it."""
+        self._done += size
+        if self._done >= TURN_BYTES:
+            self._done = 0
+            await trio.lowlevel.checkpoint()
+
+
+async def _add_records(
     context: IggyContext,
     request: p.GetMetadataChanges,
     after: p.ChangeCursor,
     page: p.ChangesPage,
 ) -> None:
-    """Add the next records after a cursor that the caller may see.
-
-    Atomic: no await, so the changes stay.
-    """
-    records = list[p.WrittenRecord]()
+    """Add the next records after a cursor that the caller may see."""
+    records, size, turn = list[p.WrittenRecord](), 0, Turn()
+    bytes_max = context.shared.limits.page_bytes
+    page.records = records
     sees_users, begun = users.sees_users(context), (after.op, after.ordinal)
-    for op, past in context.broker.past_changes.after(after.op - 1):
+    # A copy: changes during a checkpoint belong to the next page.
+    for op, past in [*context.broker.past_changes.after(after.op - 1)]:
+        await turn.did(CHANGE_BYTES)
         if not request.takes(past.time_us):
             continue
         for ordinal, record in enumerate(records_of(context, past)):
@@ -92,17 +115,19 @@ def _add_records(
                 continue
             if not all(context.allows(Action.DESCRIBE, thing) for thing in record.resources):
                 continue
-            written = p.WrittenRecord(op, ordinal, past.time_us, record.kind, record.body)
+            body = record.body()
+            await turn.did(RECORD_BYTES + len(body))
+            written = p.WrittenRecord(op, ordinal, past.time_us, record.kind, body)
             if records and records[-1][3:] == written[3:]:
                 records[-1] = written  # Permissions are set one by one, and are told as of now.
                 continue
-            if len(records) == request.limit:
+            if len(records) == request.limit or size >= bytes_max:
                 last = records[-1]
                 page.cursor = p.ChangeCursor(page.log_id, last.op, ordinal=last.ordinal)
-                page.has_more, page.records = True, records
+                page.has_more = True
                 return
             records.append(written)
-    page.records = records
+            size += len(body)
 
 
 def _log_id(context: IggyContext) -> bytes:
@@ -116,7 +141,8 @@ async def _fill(context: IggyContext, request: p.GetMetadataChanges, page: p.Cha
 
     The cursor of all pages is that of the first page: changes since then are told afterwards.
     """
-    token, items = request.token, list[tuple[ItemGroup, bytes]]()
+    token, items, size, turn = request.token, list[tuple[ItemGroup, bytes]](), 0, Turn()
+    bytes_max = context.shared.limits.page_bytes
     if token is not None and token.anchor.log_id != page.log_id:
         page.status, page.cursor = ChangeStatus.RESET, None
         return
@@ -128,19 +154,20 @@ async def _fill(context: IggyContext, request: p.GetMetadataChanges, page: p.Cha
     anchor = page.cursor if token is None else token.anchor
     assert anchor is not None
     page.cursor = anchor
-    async for item in _items(context):
-        place = (item.group, item.key)
-        if item.group not in request.groups or place <= begun or not _sees(context, item):
-            continue
-        if len(items) == request.limit:
-            assert last is not None
-            mask = p.mask_of(request.groups)
-            page.token = p.PageToken(anchor, context.broker.last_change, mask, *last)
-            page.has_more = True
-            break
-        items.append((item.group, item.body()))
-        last = place
     page.items = items
+    async for item in _items(context):
+        place, body = (item.group, item.key), b""
+        if item.group in request.groups and place > begun and _sees(context, item):
+            if len(items) == request.limit or size >= bytes_max:
+                assert last is not None
+                mask = p.mask_of(request.groups)
+                page.token = p.PageToken(anchor, context.broker.last_change, mask, *last)
+                page.has_more = True
+                return
+            body, last = item.body(), place
+            items.append((item.group, body))
+            size += len(body)
+        await turn.did(RECORD_BYTES + len(body) if body else CHANGE_BYTES)
 
 
 def _sees(context: IggyContext, item: Item) -> bool:

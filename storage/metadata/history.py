@@ -19,6 +19,7 @@ from braidlog.storage.metadata.catalogue_records import (
     CatalogueChange,
     GroupGone,
     GroupMade,
+    GroupMeta,
     NamespaceGone,
     NamespaceMade,
     NamespaceMeta,
@@ -58,9 +59,22 @@ class CatalogueState(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class PastGroup:
+    """A named group that a change created (`is_new`) or deleted; `count` is the number of the
+    topic's groups after the change.
+    """
+
+    group_id: int
+    name: str
+    count: int
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PastChange:
     """A change. `before` or `after` is None if there was no subject before or after the change;
-    both are copies. `namespace` is that of a topic.
+    both are copies. `namespace` is that of a topic. The copies of a topic have no groups: a topic
+    may have thousands, so that a change of a group has the changed `group` alone.
     """
 
     place: int
@@ -69,6 +83,7 @@ class PastChange:
     after: Subject | None
     namespace: NamespaceMeta | None = None
     of_grants: bool = False
+    group: PastGroup | None = None
 
     @property
     def partitions(self) -> int:
@@ -107,7 +122,7 @@ class ChangeHistory:
         if self._is_remembered(change, place):
             state.apply(change)
             return
-        before = _subject(state, change)
+        before, gone = _subject(state, change), _gone_group(state, change)
         state.apply(change)
         after = _subject(state, change, after=True)
         topic = after or before
@@ -117,7 +132,8 @@ class ChangeHistory:
         if isinstance(topic, TopicMeta):
             namespace = state.namespace(topic.name.tenant, topic.name.namespace)
         of_grants = isinstance(change, Granted | Revoked)
-        past = PastChange(place, _now_us(), before, after, namespace, of_grants)
+        group = _group(state, change, gone)
+        past = PastChange(place, _now_us(), before, after, namespace, of_grants, group)
         self._changes.append(past)
         self._partitions += past.partitions
         while len(self._changes) > self._changes_max or self._partitions > self._partitions_max:
@@ -170,12 +186,34 @@ def _subject(
         case TopicGone() | TopicRenamed() | PartitionsSet() | SettingsSet():
             subject = state.topic_by_id(change.topic_id)
         case GroupMade() | GroupGone():
-            meta = state.topic_by_id(change.topic_id)
-            return meta and msgspec.structs.replace(meta, groups=[*meta.groups])
+            subject = state.topic_by_id(change.topic_id)
         case UserSet(meta=user):
             subject = state.users.by_id(user.user_id)
         case UserGone():
             subject = state.users.by_id(change.user_id)
         case Granted() | Revoked():
             subject = state.users.find(change.grant.subject)
+    if isinstance(subject, TopicMeta):
+        return msgspec.structs.replace(subject, groups=[])
     return subject and msgspec.structs.replace(subject)
+
+
+def _gone_group(state: CatalogueState, change: CatalogueChange) -> GroupMeta | None:
+    """Return the group that a change is about to delete, if any."""
+    topic = state.topic_by_id(change.topic_id) if isinstance(change, GroupGone) else None
+    if topic is None or not isinstance(change, GroupGone):
+        return None
+    return next((group for group in topic.groups if group.group_id == change.group_id), None)
+
+
+def _group(
+    state: CatalogueState, change: CatalogueChange, gone: GroupMeta | None
+) -> PastGroup | None:
+    """Return the group that a change created or, as `gone`, deleted; None for other changes."""
+    if isinstance(change, GroupMade | GroupGone):
+        group = change.group if isinstance(change, GroupMade) else gone
+        topic = state.topic_by_id(change.topic_id)
+        if group is not None and topic is not None:
+            is_new = isinstance(change, GroupMade)
+            return PastGroup(group.group_id, group.name, len(topic.groups), is_new)
+    return None

@@ -1,5 +1,6 @@
 """GET_METADATA_CHANGES of dialect W: the state in pages, and the outcome for a cursor."""
 
+import cProfile
 import struct
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from braidlog.protocols.iggy.layouts_w import W
 from braidlog.protocols.iggy.limits import IggyLimits
 from braidlog.protocols.iggy.messages import CommandCode
 from braidlog.protocols.iggy.metadata_pages import ChangesQuery, ChangeStart
+from braidlog.protocols.iggy.users import user_records
 from braidlog.storage.metadata.names import TopicName
 from tests.broker.access.rules import Hiding
 from tests.protocols.iggy.vtalk import CREATE_STREAM, CREATE_TOPIC, STREAM, TOPIC, VClient
@@ -27,6 +29,7 @@ EARLIEST, LATEST, AFTER, CURRENT = range(4)
 OK, BEHIND, EXPIRED, RESET = range(4)
 STREAMS, TOPICS, PARTITIONS, GROUPS, MEMBERS, USERS, TOKENS, SESSIONS = range(1, 9)
 CREATE_GROUP, DELETE_GROUP, CREATE_TOKEN, DELETE_TOKEN = 139, 140, 146, 147
+CREATE_USER, UPDATE_PERMISSIONS = 141, 145
 CREATE_PARTITIONS, DELETE_PARTITIONS, DELETE_TOPIC, DELETE_STREAM = 136, 137, 134, 130
 STREAM_CREATED, STREAM_UPDATED, STREAM_DELETED = 1, 2, 3
 TOPIC_CREATED, TOPIC_UPDATED, TOPIC_DELETED, PARTITIONS_CHANGED = 10, 11, 12, 20
@@ -299,6 +302,64 @@ async def test_groups_at_another_broker_are_left_out(broker, w, monkeypatch):
     monkeypatch.setattr(topic, "check_here", lambda: broker.placement.check(topic.name))
     page = await ask(w, query(CURRENT))
     assert [group for group, _ in page.items] == [STREAMS, TOPICS, PARTITIONS, USERS, TOKENS]
+
+
+async def test_a_page_has_a_limit_of_bytes(broker, w):
+    for number in range(3):
+        await broker.topics.create(TopicName("public", "st", f"t{number}"), 1)
+    start, whole = query(EARLIEST), await ask(w, query(EARLIEST))
+    state = await ask(w, query(CURRENT))
+    load("iggy").states[broker].limits = IggyLimits(page_bytes=1)
+    records, items, token = [], [], b""
+    for _ in whole.records:
+        page = await ask(w, start)
+        assert len(page.records) == 1
+        records, start = records + page.records, query(AFTER, cursor=page.cursor)
+    assert records == whole.records
+    for _ in state.items:
+        page = await ask(w, query(CURRENT, token=token))
+        assert len(page.items) == 1
+        items, token = items + page.items, page.token
+    assert (items, token) == (state.items, b"")
+
+
+TOPICS_COUNT, UPDATES = 60, 40
+
+
+def permissions_of(topics):
+    """Return the permissions of a user who may do everything with the first topics of a stream."""
+    head = (bytes(10), b"\x01", bytes(4), bytes(6), b"\x01")
+    granted = [
+        struct.pack("<I4BB", topic, 1, 1, 1, 1, topic < topics - 1) for topic in range(topics)
+    ]
+    block = b"".join((*head, *granted, b"\0"))
+    return b"\x01" + struct.pack("<I", len(block)) + block
+
+
+async def test_other_tasks_have_turns_between_records(broker, w):
+    """The permissions in each record take a while, also those of records that are not wanted."""
+    for number in range(TOPICS_COUNT):
+        await broker.topics.create(TopicName("public", "st", f"t{number}"), 1)
+    user = b"\x02\x04anna"
+    assert await w.status(CREATE_USER, user[1:] + b"\x06secret\x01" + permissions_of(1)) == 0
+    for number in range(UPDATES):
+        topics = TOPICS_COUNT - number % 2
+        assert await w.status(UPDATE_PERMISSIONS, user + permissions_of(topics)) == 0
+    profiler = cProfile.Profile()
+    with profiler:
+        page = await ask(w, query(EARLIEST, groups=(STREAMS,)))
+    assert page.records
+    calls = {entry.code: entry.callcount for entry in profiler.getstats()}
+    assert calls.get(user_records.__code__, 0) == 0
+    steps = TaskSteps()
+    trio.lowlevel.add_instrument(steps)
+    await ask(w, query(EARLIEST))
+    few = steps.count
+    assert await w.status(UPDATE_PERMISSIONS, user + permissions_of(TOPICS_COUNT)) == 0
+    steps.count = 0
+    await ask(w, query(EARLIEST, limit=2))
+    trio.lowlevel.remove_instrument(steps)
+    assert few >= steps.count + 5
 
 
 class TaskSteps(trio.abc.Instrument):

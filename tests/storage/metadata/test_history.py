@@ -30,13 +30,29 @@ def test_a_change_has_its_subject_before_and_after(catalogue):
     catalogue.delete_topic(topic_id)
     created, grouped, smaller, renamed, gone = list(catalogue.history.after(-1))[1:]
     assert (created.before, created.after.partition_ids) == (None, [1, 2])
-    assert (len(grouped.before.groups), len(grouped.after.groups)) == (0, 1)
+    assert (grouped.group.name, grouped.group.count, grouped.group.is_new) == ("g", 1, True)
     assert (smaller.before.partition_ids, smaller.after.partition_ids) == ([1, 2], [1])
     assert (renamed.before.name.topic, renamed.after.name.topic) == ("t", "u")
     assert (gone.before.name.topic, gone.after) == ("u", None)
     assert all(past.namespace.namespace == "default" for past in (created, grouped, smaller, gone))
     places = [past.place for past in (created, grouped, smaller, renamed, gone)]
     assert places == sorted(set(places)) and places[-1] == catalogue.writer.place
+
+
+def test_a_change_holds_no_other_groups_of_its_topic(catalogue):
+    """Thousands of changes of a topic with thousands of groups would hold millions."""
+    catalogue.create_topic(NAME, [1], partitioned=True, created_us=5)
+    topic_id = catalogue.topic(NAME).topic_id
+    for name in ("a", "b", "c"):
+        catalogue.create_group(topic_id, name)
+    gone_id = catalogue.topic(NAME).groups[1].group_id
+    catalogue.delete_group(topic_id, gone_id)
+    catalogue.rename_topic(topic_id, "u")
+    past = list(catalogue.history.after(-1))[-5:]
+    assert all(meta.groups == [] for change in past for meta in (change.before, change.after))
+    assert [change.group and change.group.name for change in past] == ["a", "b", "c", "b", None]
+    gone = past[3].group
+    assert (gone.group_id, gone.count, gone.is_new) == (gone_id, 2, False)
 
 
 def test_changes_of_producers_are_not_remembered(catalogue):
