@@ -133,7 +133,7 @@ class Broker:
         self.non_persistent = self._make_non_persistent()
         self.renaming = self._make_renaming(topics)
         self.past_changes = PastChanges(self.catalogue)
-        self.named_groups = NamedGroups(self.catalogue)
+        self.named_groups = NamedGroups(self.catalogue, limits)
         self.schemas = Schemas(self.catalogue, self.now_us)
         self.producers = ProducerNumbers(self.catalogue, limits=limits)
         self.subscriptions = Subscriptions(

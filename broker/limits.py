@@ -176,6 +176,8 @@ SUBSCRIPTIONS_MAX = 250_000
 CURSORS_MAX = 500_000
 ALL_RANGES_MAX = 4 * MIB  # Acknowledged ranges, 16 bytes each; a cursor may have a quarter.
 TOPIC_SUBSCRIPTIONS_MAX = 100_000  # Some 50 MB with a cursor each; bounds random names.
+# Named groups of a topic, which Iggy's clients create; some 2 MB in memory, and in each snapshot.
+TOPIC_GROUPS_MAX = 10_000
 PRODUCER_NAMES_MAX = 100_000  # For all topics together; about 20 MB.
 USERS_MAX = 10_000  # About 1 KB each.
 TOKENS_MAX = 100  # Of a user: Iggy's default.
@@ -201,6 +203,7 @@ class StateLimits:
     cursors: int = CURSORS_MAX
     ack_ranges: int = ALL_RANGES_MAX
     topic_subscriptions: int = TOPIC_SUBSCRIPTIONS_MAX
+    topic_groups: int = TOPIC_GROUPS_MAX
     producer_names: int = PRODUCER_NAMES_MAX
     users: int = USERS_MAX
     user_tokens: int = TOKENS_MAX

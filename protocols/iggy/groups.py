@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Final
 from zlib import crc32
 
+import trio
+
+from braidlog.broker import errors
 from braidlog.broker.access.rights import Action, Resource
 from braidlog.broker.positions.members import SubscriptionMember
 from braidlog.broker.topics.topic import Topic
@@ -12,6 +16,8 @@ from braidlog.protocols.iggy import names
 from braidlog.protocols.iggy import replies as r
 from braidlog.protocols.iggy.context import PROTOCOL, IggyAnswer, IggyContext
 from braidlog.protocols.iggy.errors import Absent, ErrorCode, Refusal
+
+PIECE_GROUPS: Final = 200  # Groups of a list between two checkpoints: some ms of work.
 
 
 def get_group(context: IggyContext, request: m.GetGroup) -> IggyAnswer:
@@ -32,15 +38,16 @@ def get_group(context: IggyContext, request: m.GetGroup) -> IggyAnswer:
     return IggyAnswer([_group_info(context, topic, group), *infos])
 
 
-def get_groups(context: IggyContext, request: m.GetGroups) -> IggyAnswer:
+async def get_groups(context: IggyContext, request: m.GetGroups) -> IggyAnswer:
     """Return the groups of a topic that the client may see. Raises Refusal."""
     topic = names.get_topic(context.broker, request.stream, request.topic)
-    groups = [
-        group
-        for group in names.groups(context.broker, topic)
-        if context.allows(Action.DESCRIBE, Resource.of_group(group.name.encode(), topic.name))
-    ]
-    return IggyAnswer([_group_info(context, topic, group) for group in groups])
+    infos = []
+    for number, group in enumerate(names.groups(context.broker, topic), 1):
+        if context.allows(Action.DESCRIBE, Resource.of_group(group.name.encode(), topic.name)):
+            infos.append(_group_info(context, topic, group))
+        if number % PIECE_GROUPS == 0:
+            await trio.lowlevel.checkpoint()
+    return IggyAnswer(infos)
 
 
 def create_group(context: IggyContext, request: m.CreateGroup) -> IggyAnswer:
@@ -51,15 +58,18 @@ def create_group(context: IggyContext, request: m.CreateGroup) -> IggyAnswer:
     """
     broker = context.broker
     topic = names.get_topic(broker, request.stream, request.topic)
-    groups = names.groups(broker, topic)
     name = names.unnamed_group(request.group_id) if request.name is None else request.name
     names.check_group_name(name)
-    if any(group.group_id == request.group_id for group in groups):
+    named, number = broker.named_groups, request.group_id
+    if number is not None and named.find(topic, number) is not None:
         raise Refusal(ErrorCode.GROUP_ID_ALREADY_EXISTS)
-    if any(group.name == name for group in groups):
+    if named.find(topic, name) is not None:
         raise Refusal(ErrorCode.GROUP_NAME_ALREADY_EXISTS)
     names.check_chosen(request.group_id, ErrorCode.INVALID_GROUP_ID)
-    ticket = broker.named_groups.create(topic, name, request.group_id)
+    try:
+        ticket = named.create(topic, name, number)
+    except errors.LimitExceeded as error:
+        raise Refusal(ErrorCode.TOO_MANY_GROUPS, str(error)) from None
     group = names.get_group(broker, topic, name)
     return IggyAnswer([_group_info(context, topic, group)], ticket=ticket)
 

@@ -124,9 +124,9 @@ def groups(broker: Broker, topic: Topic) -> list[NamedGroup]:
 
 def get_group(broker: Broker, topic: Topic, name: Name) -> NamedGroup:
     """A group by its name or number. Raises Absent."""
-    for group in groups(broker, topic):
-        if name in (group.group_id, group.name):
-            return group
+    meta = broker.named_groups.find(topic, name)
+    if meta is not None:
+        return NamedGroup(meta.group_id, meta.name)
     raise Absent(_by(name, ErrorCode.GROUP_NAME_NOT_FOUND, ErrorCode.GROUP_ID_NOT_FOUND))
 
 

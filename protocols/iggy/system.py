@@ -101,5 +101,5 @@ def _membership(context: IggyContext, topic_id: int, name: str) -> r.JoinedGroup
     if topic is None:
         return None
     stream = names.get_stream(broker, topic.name.namespace)
-    group = next(group for group in names.groups(broker, topic) if group.name == name)
+    group = names.get_group(broker, topic, name)
     return r.JoinedGroup(stream.stream_id, names.topic_number(broker, topic), group.group_id)
