@@ -24,6 +24,7 @@ from conformance.crash.clocked import RemoteClock
 from conformance.crash.groups import GroupCommitter
 from conformance.crash.writers import (
     CrashWriter,
+    IggyProducerWriter,
     IggyWriter,
     KafkaWriter,
     PulsarWriter,
@@ -45,6 +46,7 @@ WRITERS: dict[str, type[CrashWriter]] = {
     "pulsar-a": PulsarWriter,
     "pulsar-b": PulsarWriter,
     "iggy-a": IggyWriter,
+    "iggy-w": IggyProducerWriter,
 }
 
 

@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from conformance.clients.raw.iggy import IggyWire
+from conformance.clients.raw.iggy_w import IggyWWire
 from conformance.clients.raw.kafka import PRODUCE, KafkaWire, frame, message, produce_body
 from conformance.clients.raw.pulsar import SEND, PulsarWire, batch, entry, field_of, parse
 
@@ -27,6 +28,8 @@ class WriterState:
     unanswered: "deque[bytes]" = field(default_factory=deque)
     sent_again: set[bytes] = field(default_factory=set)
     number: int = 0
+    # Of an idempotent producer: unanswered batches, and the sequence of each.
+    batches: "deque[tuple[int, list[bytes]]]" = field(default_factory=deque)
 
     def next_values(self, count: int) -> list[bytes]:
         """Return fresh values, which are unanswered from now on."""
@@ -163,3 +166,34 @@ class IggyWriter(CrashWriter):
 
     def take_answer(self, wire: object, count: int) -> None:
         return None
+
+
+class IggyProducerWriter(CrashWriter):
+    """Batches of an idempotent producer (dialect W) in flight, as a client's queue sends them:
+    unanswered batches are sent again unchanged, and none may be stored twice.
+    """
+
+    window = 5
+    producer_id = 7 << 20  # As of a session of its own, over all restarts.
+
+    def work(self) -> None:
+        """Send the unanswered batches again, then continue."""
+        ledger = self.ledger
+        with IggyWWire(self.address) as wire:
+            incarnation = wire.incarnation(self.topic)
+            again, flights = deque(ledger.batches), 0
+            while not self.stopping.is_set() or flights:
+                while not self.stopping.is_set() and flights < self.window:
+                    if not again:
+                        sequence = ledger.number
+                        values = ledger.next_values(self.random.choice((1, 1, 3, 20)))
+                        ledger.batches.append((sequence, values))
+                        again.append(ledger.batches[-1])
+                    sequence, values = again.popleft()
+                    producer = (self.producer_id, 0, sequence)
+                    wire.begin_send(self.topic, values, producer, incarnation)
+                    flights += 1
+                base_offset = wire.take_sent()
+                _, values = ledger.batches.popleft()
+                ledger.answered(len(values), base_offset)
+                flights -= 1

@@ -39,6 +39,8 @@ BATCH = struct.Struct("<QQQQQQI")
 # checksum, id, offset delta, time delta, bytes of headers, bytes of payload, reserved
 FRAME = struct.Struct("<Q16sIIIIQ")
 CHECKED_POS = 8
+# flags, id, epoch, sequence: in the head of a batch, and in its checksum
+PRODUCER, PRODUCER_CHECKED = struct.Struct("<B3xQHxxI"), struct.Struct("<BQHI")
 SENT_US = 1_700_000_000_000_000
 PARTITION_NOT_OWNED = 5009
 
@@ -77,21 +79,24 @@ class IggyWWire(Wire):
 
     def send_messages(self, topic: str, payloads: list[bytes], *, partition: int = 1) -> None:
         """Send messages without headers to a partition."""
-        frames, checksums = b"", b""
-        for number, payload in enumerate(payloads):
-            checked = (
-                FRAME.pack(0, bytes(16), number, 0, 0, len(payload), 0)[CHECKED_POS:] + payload
-            )
-            checksum = struct.pack("<Q", xxhash.xxh3_64_intdigest(checked))
-            frames += checksum + checked
-            checksums += checksum
-        known = struct.pack("<QQQQQ", 0, 0, 0, SENT_US, HEADER_BYTES + len(frames))
-        count = struct.pack("<I", len(payloads))
-        checksum = struct.pack("<Q", xxhash.xxh3_64_intdigest(known + count + checksums))
-        head = (known + checksum + count).ljust(HEADER_BYTES, b"\0")
-        target = _topic(topic) + struct.pack("<BBI", 2, 4, partition - 1) + count
-        body = struct.pack("<I", len(target)) + target + head + frames
+        body = _send_body(topic, payloads, partition)
         self._ask(SEND, body, incarnation=self.incarnation(topic, partition))
+
+    def begin_send(
+        self, topic: str, payloads: list[bytes], producer: tuple[int, int, int], incarnation: int
+    ) -> None:
+        """Send a batch of an idempotent producer (id, epoch, sequence) to partition 1;
+        `take_sent` takes the answer.
+        """
+        self.send(self.frame(SEND, _send_body(topic, payloads, 1, producer), 0, incarnation))
+
+    def take_sent(self) -> int | None:
+        """Return the base offset of the oldest batch without an answer; None if the batch was
+        stored earlier, at a place that the broker has forgotten.
+        """
+        confirmations = self._answer(SEND)
+        (count,) = struct.unpack_from("<I", confirmations)
+        return int(struct.unpack_from("<Q", confirmations, 16)[0]) if count else None
 
     def poll_next(self, topic: str, count: int, consumer: str, *, partition: int = 1) -> list[int]:
         """Return the offsets of a consumer's next messages, which are stored as consumed."""
@@ -191,6 +196,9 @@ class IggyWWire(Wire):
     def _ask(self, operation: int, body: bytes, code: int = 0, incarnation: int = 0) -> bytes:
         """Return the body of the answer. Raises AssertionError unless the answer is a success."""
         self.send(self.frame(operation, body, code, incarnation))
+        return self._answer(operation)
+
+    def _answer(self, operation: int) -> bytes:
         answer = self.take(HEADER_BYTES)
         (size,) = struct.unpack_from("<I", answer, SIZE_POS)
         (status,) = struct.unpack_from("<I", answer, STATUS_POS)
@@ -202,6 +210,29 @@ class IggyWWire(Wire):
             raise NotAssigned
         assert not status and not is_failure, f"operation {operation}: {status} {data[:12].hex()}"
         return data[4:] if operation in WITH_RESULT else data
+
+
+def _send_body(
+    topic: str, payloads: list[bytes], partition: int, producer: tuple[int, int, int] | None = None
+) -> bytes:
+    """Return the body of a SEND of messages without headers."""
+    frames, checksums = b"", b""
+    for number, payload in enumerate(payloads):
+        checked = FRAME.pack(0, bytes(16), number, 0, 0, len(payload), 0)[CHECKED_POS:] + payload
+        checksum = struct.pack("<Q", xxhash.xxh3_64_intdigest(checked))
+        frames += checksum + checked
+        checksums += checksum
+    known = struct.pack("<QQQQQ", 0, 0, 0, SENT_US, HEADER_BYTES + len(frames))
+    count = struct.pack("<I", len(payloads))
+    written = covered = b""
+    if producer is not None:
+        number, epoch, sequence = producer
+        written = PRODUCER.pack(1, number, epoch, sequence)
+        covered = PRODUCER_CHECKED.pack(1, number, epoch, sequence)
+    checksum = struct.pack("<Q", xxhash.xxh3_64_intdigest(known + count + covered + checksums))
+    head = (known + checksum + count + written).ljust(HEADER_BYTES, b"\0")
+    target = _topic(topic) + struct.pack("<BBI", 2, 4, partition - 1) + count
+    return struct.pack("<I", len(target)) + target + head + frames
 
 
 def poll_body(topic: str, consumer: str, start: int, count: int) -> bytes:
