@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary, ref
 
 import trio
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from braidlog.broker.server.connection import Connection
 
 
+LOOK_S: Final = 1.0  # Between two looks for sessions that are lost for too long.
 States = MutableMapping["Broker", ListenerState]
 
 
@@ -111,6 +112,15 @@ class IggyAdapter:
         """
         if not loopback and options.password_file is None:
             await make_root(broker, options.username)
+
+    async def work(self, broker: Broker, options: IggyOptions) -> None:
+        """End sessions that have been without a connection for too long, while the listener is
+        open: the groups of other brokers must not wait for a client of this broker.
+        """
+        sessions = state_of(self.states, broker).sessions
+        while True:
+            await trio.sleep(LOOK_S)
+            sessions.end_due()
 
     def check(self, options: IggyOptions, *, loopback: bool) -> None:
         """Check the options. Raises ValueError with a line for the operator."""

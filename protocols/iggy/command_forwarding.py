@@ -199,6 +199,13 @@ class IggyForwarder:
                 membership for membership in link.joined if membership not in self._homeless
             ]
 
+    def close_unneeded(self) -> tuple[int, int]:
+        """See `ForwardedLinks.close_unneeded`."""
+        for node, link in [*self._links.items()]:
+            if not link.joined:
+                self._drop(node)
+        return len(self._links), sum(len(link.joined) for link in self._links.values())
+
     def close(self) -> None:
         """End all connections to owners after the client disconnected."""
         for node in [*self._links]:

@@ -91,7 +91,10 @@ class ListenerState:
         def left(session: LogicalSession) -> None:
             self.all_groups.leave_all(session.member_id)
 
-        self.sessions = LogicalSessions(trio.current_time, left)
+        def memberships(session: LogicalSession) -> int:
+            return self.all_groups.joined_count(session.member_id)
+
+        self.sessions = LogicalSessions(trio.current_time, left, memberships)
 
     @property
     def groups(self) -> Groups:

@@ -334,6 +334,10 @@ class Groups:
         """The groups of a member, in the order in which it joined them."""
         return list(self._joined.get(member_id, ()))
 
+    def joined_count(self, member_id: int) -> int:
+        """Return the number of groups of a member."""
+        return len(self._joined.get(member_id, ()))
+
     def members(self, topic_id: int, name: str, partitions_count: int) -> list[IggyMember]:
         """The members in the order in which they joined, with their partitions."""
         group = self._groups.get((topic_id, name))

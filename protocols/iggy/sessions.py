@@ -25,6 +25,10 @@ NUMBER_BITS: Final = 63 - PRODUCER_BITS
 AHEAD_MS_MAX: Final = 366 * 86_400_000
 # Sessions without a connection; a session is a few hundred bytes, without its memberships.
 LOST_SESSIONS_MAX: Final = 10_000
+# Memberships of all these sessions, some 700 bytes each.
+LOST_MEMBERSHIPS_MAX: Final = 50_000
+# A connection to another broker counts as so many memberships: both brokers hold a socket.
+LINK_MEMBERSHIPS: Final = 50
 
 
 class SessionNumbers:
@@ -66,6 +70,11 @@ class SessionConnection(Protocol):
 class ForwardedLinks(Protocol):
     """A client's connections to other brokers, where the client has memberships."""
 
+    def close_unneeded(self) -> tuple[int, int]:
+        """End the connections without memberships. Return the number of the other connections, and
+        of their memberships.
+        """
+
     def close(self) -> None:
         """End all connections."""
 
@@ -87,6 +96,7 @@ class LogicalSession:
     is_kept: bool
     holder: SessionConnection | None = None
     lost_until_s: float | None = None
+    lost_memberships: int = 0  # Counted while there is no connection.
     links: ForwardedLinks | None = None  # For the next connection.
 
 
@@ -97,10 +107,17 @@ class LogicalSessions:
         self,
         clock_s: Callable[[], float],
         on_end: Callable[[LogicalSession], None],
+        memberships: Callable[[LogicalSession], int] = lambda _: 0,
         lost_max: int = LOST_SESSIONS_MAX,
+        lost_memberships_max: int = LOST_MEMBERSHIPS_MAX,
     ) -> None:
-        """`clock_s` is a steady clock in seconds; `on_end` hears of each session that ends."""
+        """`clock_s` is a steady clock in seconds; `on_end` hears of each session that ends;
+        `memberships` counts those of a session at this broker.
+        """
         self._lost_max = lost_max
+        self._lost_memberships_max = lost_memberships_max
+        self._lost_memberships = 0  # Of all lost sessions.
+        self._memberships = memberships
         self._clock_s = clock_s
         self._on_end = on_end
         self._sessions: dict[bytes, LogicalSession] = {}
@@ -127,7 +144,7 @@ class LogicalSessions:
     def hold(self, session: LogicalSession, holder: SessionConnection) -> None:
         """Let a connection carry a session; a former connection ends."""
         former, session.holder, session.lost_until_s = session.holder, holder, None
-        self._lost.pop(session.client, None)
+        self._forget_lost(session)
         if former is not None and former is not holder:
             former.end("another connection continues the session")
 
@@ -152,8 +169,17 @@ class LogicalSessions:
         if not kept_s:
             self.end(session)
             return
-        if len(self._lost) >= self._lost_max:
+        count = self._memberships(session)
+        if session.links is not None:
+            links_count, remote = session.links.close_unneeded()
+            count += remote + links_count * LINK_MEMBERSHIPS
+        while self._lost and (
+            len(self._lost) >= self._lost_max
+            or self._lost_memberships + count > self._lost_memberships_max
+        ):
             self.end(next(iter(self._lost.values())))
+        session.lost_memberships = count
+        self._lost_memberships += count
         session.lost_until_s = due_s = self._clock_s() + kept_s
         self._lost[session.client] = session
         if self._next_due_s is None or due_s < self._next_due_s:
@@ -164,11 +190,15 @@ class LogicalSessions:
         if self._sessions.get(session.client) is not session:
             return
         del self._sessions[session.client]
-        self._lost.pop(session.client, None)
+        self._forget_lost(session)
         if session.links is not None:
             session.links.close()
             session.links = None
         self._on_end(session)
+
+    def _forget_lost(self, session: LogicalSession) -> None:
+        if self._lost.pop(session.client, None) is not None:
+            self._lost_memberships -= session.lost_memberships
 
     def end_due(self) -> None:
         """End the sessions that have been without a connection for too long."""

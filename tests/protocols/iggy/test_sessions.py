@@ -76,7 +76,7 @@ def test_the_clock_of_a_broker_may_be_wrong():
 
 
 KEY = b"a" * 16
-BIND, PING, SYNC, GET_ME, JOIN, CREATE_GROUP, LOGOUT = 15, 1, 606, 20, 148, 139, 3
+BIND, PING, SYNC, GET_ME, JOIN, LEAVE, CREATE_GROUP, LOGOUT = 15, 1, 606, 20, 148, 149, 139, 3
 EVICTION = 13
 GROUP = STREAM + TOPIC + b"\x02\x03grp"
 
@@ -94,7 +94,14 @@ class CarryingConnection:
 class Fixture:
     def __init__(self):
         self.now_s, self.ended = 0.0, []
-        self.all = LogicalSessions(lambda: self.now_s, self.ended.append, lost_max=2)
+        self.memberships = {}
+        self.all = LogicalSessions(
+            lambda: self.now_s,
+            self.ended.append,
+            lambda session: self.memberships.get(session.client, 0),
+            lost_max=2,
+            lost_memberships_max=100,
+        )
 
     def new(self, client=KEY):
         session = LogicalSession(client, SECRET, 7, 1, 0, None, False)
@@ -154,6 +161,54 @@ def test_lost_sessions_are_bounded(session_book):
         session_book.all.hold(session, connection)
         session_book.all.lose(session, connection, 30.0)
     assert session_book.ended == all_sessions[:1]
+
+
+class KeptLinks:
+    """Connections to other brokers, with memberships at `count` of them."""
+
+    def __init__(self, count):
+        self._count = count
+        self.closed = self.trimmed = False
+
+    def close_unneeded(self):
+        self.trimmed = True
+        return self._count, self._count
+
+    def close(self):
+        self.closed = True
+
+
+def lose(session_book, client, links=None):
+    """Begin and lose a session; return it."""
+    session, connection = session_book.new(client), CarryingConnection()
+    session_book.all.hold(session, connection)
+    session_book.all.lose(session, connection, 30.0, links)
+    return session
+
+
+def test_the_memberships_of_lost_sessions_are_bounded(session_book):
+    keys = [bytes([number] * 16) for number in range(3)]
+    session_book.memberships = {keys[0]: 60, keys[1]: 40, keys[2]: 41}
+    first, second = [lose(session_book, key) for key in keys[:2]]
+    assert session_book.ended == []
+    connection = CarryingConnection()
+    session_book.all.hold(second, connection)  # The second session has a connection again,
+    third = lose(session_book, keys[2])
+    assert session_book.ended == [first]
+    session_book.all.lose(second, connection, 30.0)  # and loses the connection.
+    assert session_book.ended == [first]
+    assert session_book.all.find(keys[2]) is third
+
+
+def test_connections_to_other_brokers_count_as_memberships(session_book):
+    links = [KeptLinks(1) for _ in range(2)]
+    first, second = [
+        lose(session_book, bytes([number] * 16), link) for number, link in enumerate(links)
+    ]
+    assert session_book.ended == [first]
+    assert (links[0].closed, links[1].closed) == (True, False)
+    assert all(link.trimmed for link in links)
+    assert session_book.all.find(second.client) is second
 
 
 async def member(open_client, client_id=b""):
@@ -294,9 +349,9 @@ async def test_after_a_restart_the_client_has_to_log_in(tmp_path):
 
 
 @asynccontextmanager
-async def remote_member(path):
+async def remote_member(path, **options):
     """Yield a member of a group of another broker's topic, its group, the owner and a way to
-    connect.
+    connect. `options` are those of the member's listener.
     """
     async with (
         lossy(path) as (asker, owner, _, _),
@@ -306,7 +361,7 @@ async def remote_member(path):
         await far("iggy")  # Commands are forwarded to this listener.
         name = topic_of(owner.held, "tp", "st")
         topic = b"\x02" + bytes([len(name.topic)]) + name.topic.encode()
-        client = await client_w(near)
+        client = await client_w(lambda name: near(name, **options))
         assert await client.status(CREATE_STREAM, STREAM[1:]) == 0
         assert await client.status(CREATE_TOPIC, STREAM + struct.pack("<I", 2) + topic[1:]) == 0
         assert (await client.perform(CREATE_GROUP, STREAM + topic + b"\x03grp"))[0] == 0
@@ -327,6 +382,24 @@ async def test_memberships_at_other_brokers_survive_too(tmp_path):
         assert await second.perform(LOGOUT, b"") == (0, b"")
         with trio.fail_after(LOGIN_S / 2):  # Before the connection ends for lack of a login.
             await until(lambda: not owner.broker.members.of(topic, b"grp"))
+
+
+@pytest.mark.slow
+async def test_a_membership_at_another_broker_ends_without_further_clients(tmp_path):
+    """Nobody else uses the broker to which the client was connected."""
+    async with remote_member(tmp_path, lost_session_s=0.1) as (first, _, asker, topic, _, owner):
+        await lost(asker, first)
+        await until(lambda: not owner.broker.members.of(topic, b"grp"))
+
+
+@pytest.mark.slow
+async def test_a_lost_session_holds_no_connection_without_memberships(tmp_path):
+    async with remote_member(tmp_path) as (first, group, asker, _, _, owner):
+        connections = len(owner.broker.connections)
+        assert await first.perform(LEAVE, group) == (0, bytes(4))
+        await lost(asker, first)
+        with trio.fail_after(LOGIN_S / 2):
+            await until(lambda: len(owner.broker.connections) < connections)
 
 
 @pytest.mark.slow
