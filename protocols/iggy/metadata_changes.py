@@ -77,7 +77,7 @@ def _status(cursor: p.ChangeCursor, head: p.ChangeCursor, begin_after: int) -> C
     return ChangeStatus.OK if is_remembered else ChangeStatus.EXPIRED
 
 
-class Turn:
+class PageWork:
     """Work since the last checkpoint, in bytes of records and items: making 4 KiB takes some
     milliseconds.
     """
@@ -100,13 +100,13 @@ async def _add_records(
     page: p.ChangesPage,
 ) -> None:
     """Add the next records after a cursor that the caller may see."""
-    records, size, turn = list[p.WrittenRecord](), 0, Turn()
+    records, size, work = list[p.WrittenRecord](), 0, PageWork()
     bytes_max = context.shared.limits.page_bytes
     page.records = records
     sees_users, begun = users.sees_users(context), (after.op, after.ordinal)
     # A copy: changes during a checkpoint belong to the next page.
     for op, past in [*context.broker.past_changes.after(after.op - 1)]:
-        await turn.did(CHANGE_BYTES)
+        await work.did(CHANGE_BYTES)
         if not request.takes(past.time_us):
             continue
         for ordinal, record in enumerate(records_of(context, past)):
@@ -116,7 +116,7 @@ async def _add_records(
             if not all(context.allows(Action.DESCRIBE, thing) for thing in record.resources):
                 continue
             body = record.body()
-            await turn.did(RECORD_BYTES + len(body))
+            await work.did(RECORD_BYTES + len(body))
             written = p.WrittenRecord(op, ordinal, past.time_us, record.kind, body)
             if records and records[-1][3:] == written[3:]:
                 records[-1] = written  # Permissions are set one by one, and are told as of now.
@@ -141,7 +141,7 @@ async def _fill(context: IggyContext, request: p.GetMetadataChanges, page: p.Cha
 
     The cursor of all pages is that of the first page: changes since then are told afterwards.
     """
-    token, items, size, turn = request.token, list[tuple[ItemGroup, bytes]](), 0, Turn()
+    token, items, size, work = request.token, list[tuple[ItemGroup, bytes]](), 0, PageWork()
     bytes_max = context.shared.limits.page_bytes
     if token is not None and token.anchor.log_id != page.log_id:
         page.status, page.cursor = ChangeStatus.RESET, None
@@ -167,7 +167,7 @@ async def _fill(context: IggyContext, request: p.GetMetadataChanges, page: p.Cha
             body, last = item.body(), place
             items.append((item.group, body))
             size += len(body)
-        await turn.did(RECORD_BYTES + len(body) if body else CHANGE_BYTES)
+        await work.did(RECORD_BYTES + len(body) if body else CHANGE_BYTES)
 
 
 def _sees(context: IggyContext, item: Item) -> bool:
