@@ -1,13 +1,11 @@
 """The layouts of dialect W (protocol 0.12), as tables: V with changes; and the dialect itself.
 
 Layouts: crate `iggy_binary_protocol` 0.11.1-edge.8 and requests of apache-iggy 0.9.1.dev5, until
-clients of the release can be had. More than one layout calls itself 0.12.0: `dialect_of` tells the
-development builds apart.
+clients of the release can be had. Development builds have layouts of their own.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -18,7 +16,7 @@ from braidlog.protocols.iggy import messages as m
 from braidlog.protocols.iggy import replies as r
 from braidlog.protocols.iggy import user_messages as u
 from braidlog.protocols.iggy import vsr
-from braidlog.protocols.iggy.dialects import Dialect, PayloadLayout, RecordLayout
+from braidlog.protocols.iggy.dialects import PayloadLayout, RecordLayout
 from braidlog.protocols.iggy.errors import ErrorCode
 from braidlog.protocols.iggy.fetch_requests import FetchedPlace, FetchMessages
 from braidlog.protocols.iggy.fields import FieldRefused
@@ -336,26 +334,3 @@ W_DEV = replace(
     requests=DEV_REQUESTS,
     records=DEV_RECORDS,
 )
-
-# The last development build whose partitions have no lists of nodes.
-_EDGE = re.compile(r"0\.11\.1-edge\.([1-6])$")
-FRAMINGS: Final[Mapping[Dialect, vsr.Framing]] = {
-    V: vsr.V_FRAMING,
-    W: vsr.W_FRAMING,
-    W_DEV: vsr.W_FRAMING,
-}
-VSR_BY_NAME: Final[Mapping[str, Dialect]] = {dialect.name: dialect for dialect in FRAMINGS}
-
-
-def dialect_of(login: memoryview) -> Dialect | None:
-    """Return the dialect of a login by its protocol version; None for a version that is not
-    served. Raises ProtocolError.
-    """
-    reader = LittleEndianReader(login)
-    version = reader.u32() >> vsr.PATCH_BITS
-    if version == vsr.V_VERSION >> vsr.PATCH_BITS:
-        return V
-    if version != vsr.W_VERSION >> vsr.PATCH_BITS:
-        return None
-    f.STR8.read(reader)
-    return W_DEV if _EDGE.match(f.STR8.read(reader)) else W

@@ -14,9 +14,9 @@ from braidlog.protocols.iggy import replies as r
 from braidlog.protocols.iggy import user_messages as u
 from braidlog.protocols.iggy.context import ROOT, IggyAnswer, IggyContext
 from braidlog.protocols.iggy.errors import ErrorCode, Refusal
-from braidlog.protocols.iggy.layouts_w import FRAMINGS
 from braidlog.protocols.iggy.producer_names import ids_among
 from braidlog.protocols.iggy.sessions import LogicalSession
+from braidlog.protocols.iggy.vsr_dialects import FRAMINGS
 
 
 async def login(context: IggyContext, request: u.LoginUser) -> IggyAnswer:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from braidlog.broker.runtime.endings import ProtocolError
-from braidlog.protocols.iggy import layouts_v, layouts_w, vsr
+from braidlog.protocols.iggy import layouts_v, vsr, vsr_dialects
 from braidlog.protocols.iggy.all_dialects import (
     BY_NAME,
     D0,
@@ -317,7 +317,7 @@ class IggyMachine:
         if not self._candidates:
             self._candidates, self.dialect = (V,), V  # Until the login.
         dialect = self.dialect
-        request = vsr.decode(frame, layouts_w.FRAMINGS[dialect])
+        request = vsr.decode(frame, vsr_dialects.FRAMINGS[dialect])
         body = frame[vsr.HEADER_BYTES :]
         code = request.code
         if code == CommandCode.LOGIN_USER or (
@@ -351,7 +351,7 @@ class IggyMachine:
 
     def _login_vsr(self, request: vsr.VsrRequest, body: memoryview) -> IggyCommand | RefusedFrame:
         try:
-            dialect = layouts_w.dialect_of(body)
+            dialect = vsr_dialects.dialect_of(body)
             if dialect is None:
                 reason = f"protocol version {body[:4].hex()} of Iggy is not served"
                 reply = vsr.eviction(request, vsr.Reason.INCOMPATIBLE_PROTOCOL)
@@ -361,7 +361,7 @@ class IggyMachine:
                 reason = f"command {request.code} does not exist in dialect {dialect.name}"
                 return _refused(request, ErrorCode.INVALID_COMMAND, reason)
             self._candidates, self.dialect = (dialect,), dialect
-            request.framing = layouts_w.FRAMINGS[dialect]
+            request.framing = vsr_dialects.FRAMINGS[dialect]
             return IggyCommand(request.code, layout.read(body), request)
         except ProtocolError as error:
             if request.code == CommandCode.BIND_SESSION:
@@ -369,7 +369,7 @@ class IggyMachine:
             return RefusedFrame(vsr.eviction(request, vsr.Reason.MALFORMED_LOGIN), error.reason)
 
 
-_ALL_BY_NAME = {**BY_NAME, **layouts_w.VSR_BY_NAME}
+_ALL_BY_NAME = {**BY_NAME, **vsr_dialects.VSR_BY_NAME}
 # V's reports of a refused login.
 EVICTIONS = {
     ErrorCode.INVALID_CREDENTIALS: vsr.Reason.INVALID_CREDENTIALS,

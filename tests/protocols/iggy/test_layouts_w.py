@@ -10,12 +10,11 @@ from braidlog.protocols.iggy import user_messages as u
 from braidlog.protocols.iggy.errors import ErrorCode
 from braidlog.protocols.iggy.fields import FieldRefused
 from braidlog.protocols.iggy.layouts_v import V
-from braidlog.protocols.iggy.layouts_w import FRAMINGS, W_DEV, W, dialect_of
+from braidlog.protocols.iggy.layouts_w import W_DEV, W
 from braidlog.protocols.iggy.machine import IggyCommand, IggyMachine, RefusedFrame
 from braidlog.protocols.iggy.messages import CommandCode
 from braidlog.protocols.iggy.vsr import HEADER_BYTES
 from tests.protocols.iggy.recorded import requests_of_w
-from tests.protocols.iggy.test_vsr import frame
 from tests.protocols.iggy.vtalk import CREATE_STREAM, CREATE_TOPIC, STREAM, TOPIC, VClient
 from tests.protocols.iggy.wtalk import (
     SECRET,
@@ -30,25 +29,6 @@ from tests.protocols.iggy.wtalk import (
 
 CREATE_PARTITIONS, DELETE_PARTITIONS = 136, 137
 NAME, EXPIRY = option("name", b"new"), option("message_expiry", bytes(8), kind=12)
-
-
-@pytest.mark.parametrize(
-    ("version", "sdk", "dialect"),
-    [
-        ((0, 11, 0), "0.11.0", V),
-        ((0, 11, 7), "0.11.0", V),
-        ((0, 12, 0), "0.12.0", W),
-        ((0, 12, 0), "0.10.0", W),  # The versions of other languages' clients.
-        ((0, 12, 0), "0.11.1-edge.5", W_DEV),
-        ((0, 12, 1), "0.11.1-edge.6", W_DEV),
-        ((0, 12, 2), "0.11.1-edge.10", W),
-        ((0, 10, 0), "0.10.0", None),
-        ((0, 13, 0), "0.13.0", None),
-        ((1, 12, 0), "1.12.0", None),
-    ],
-)
-def test_the_login_shows_the_dialect(version, sdk, dialect):
-    assert dialect_of(memoryview(login_body(sdk, version))) is dialect
 
 
 def test_the_captured_login_of_a_client_is_read():
@@ -342,15 +322,3 @@ def test_requests_of_real_clients_are_read(client, requests):
             assert isinstance(machine.decode(memoryview(shorter)), RefusedFrame), command
     is_edge_9 = "edge.9" in client
     assert machine.dialect is (W if is_edge_9 else W_DEV)
-
-
-def test_a_refused_login_names_every_served_version():
-    login = login_body(version=(0, 99, 0))
-    machine = IggyMachine()
-    request = memoryview(frame(operation=1, body=login))
-    assert machine.frame_size(request) == len(request)
-    event = machine.decode(request)
-    assert isinstance(event, RefusedFrame)
-    versions = {framing.version for framing in FRAMINGS.values()}
-    newest, oldest = struct.unpack_from("<II", event.reply, 144)
-    assert (newest, oldest) == (max(versions), min(versions))
