@@ -105,6 +105,10 @@ class Retention:
             partition.log.compacted.drop_view()
             self._use_reserve(partial(partition.log.drop, count))
 
+    def keeps_each_key(self, partition: Partition) -> bool:
+        """Return True if the log is compacted and no limit drops records, as for a changelog."""
+        return not partition.log.settings.deletes
+
     def delete_below(self, partition: Partition, offset: int) -> None:
         """Delete the durable records below an offset. Raises the broker's StorageFull,
         StorageFailed.

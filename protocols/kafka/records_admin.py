@@ -6,7 +6,7 @@ import shutil
 from typing import TYPE_CHECKING, Final
 
 from braidlog.broker.access.rights import CLUSTER
-from braidlog.broker.errors import BrokerError, OffsetOutOfRange
+from braidlog.broker.errors import BrokerError, OffsetOutOfRange, PolicyViolated
 from braidlog.broker.runtime.threads import run_in_thread
 from braidlog.broker.runtime.turns import in_turns
 from braidlog.protocols.kafka.by_partition import by_partition
@@ -62,6 +62,8 @@ def _delete(
     result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
     try:
         partition = context.partition(name, index)
+        if context.broker.retention.keeps_each_key(partition):  # As Kafka, before the offset.
+            raise PolicyViolated("records of a topic with cleanup.policy=compact are not deleted")
         start, end = partition.log_start_offset, partition.high_watermark
         if not ALL_RECORDS <= offset <= end:
             raise OffsetOutOfRange(offset, start, end)

@@ -377,6 +377,18 @@ async def test_records_are_deleted_up_to_any_offset(broker: Broker, client: RawK
     assert [base for base, _, _ in partition.segments()] == [4]
 
 
+async def test_records_of_a_compacted_topic_are_not_deleted(
+    broker: Broker, client: RawKafka
+) -> None:
+    await produce_one(client, message_set(b"a", b"b"))
+    assert await alter(client, change("compact", name="cleanup.policy")) == Code.NONE
+    for offset in (1, -1, 99):
+        assert await delete_below(client, offset) == (Code.POLICY_VIOLATION, -1)
+    assert broker.topics.get(FOO_NAME).partitions[0].log_start_offset == 0
+    assert await alter(client, change("compact,delete", name="cleanup.policy")) == Code.NONE
+    assert await delete_below(client, 1) == (0, 1)
+
+
 async def test_sizes_on_the_disk_are_described(broker: Broker, client: RawKafka) -> None:
     await produce_one(client, message_set(b"a"))
     size = broker.topics.get(FOO_NAME).partitions[0].size_bytes
