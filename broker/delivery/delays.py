@@ -7,6 +7,8 @@ entry and no clock.
 import heapq
 from typing import Final
 
+LOOK_MS: Final = 60_000
+LOOKED_AT_MAX: Final = 5000  # Ranges in a turn of the loop: some 10 ms.
 _OFFSET_BITS: Final = 64
 _SLOT_BITS: Final = 16
 _SLOT_MASK: Final = (1 << _SLOT_BITS) - 1
@@ -23,18 +25,23 @@ class Delays:
         self._ends: dict[int, int] = {}
         self.messages = 0
         """Number of offsets in all ranges."""
+        # Ranges to look at: some may be gone. They are in no heap until then.
+        self._aside: list[int] = []
+        self._looked_ms = 0  # Time of the last look.
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self._heap) + len(self._aside)
 
     @property
     def is_full(self) -> bool:
         """True if the limit is reached."""
-        return len(self._heap) >= self._delayed_max
+        return len(self) >= self._delayed_max
 
     @property
     def first_ms(self) -> int | None:
-        """Return the time of the next due range, in milliseconds since 1970."""
+        """Return the time of the next call of `pop_due`, in milliseconds since 1970."""
+        if self._aside:
+            return 0
         return self._heap[0] >> (_OFFSET_BITS + _SLOT_BITS) if self._heap else None
 
     def add(self, due_ms: int, offset: int, end: int, slot: int = 0) -> None:
@@ -62,8 +69,28 @@ class Delays:
             due.append((offset, end, packed & _SLOT_MASK))
         return due
 
+    def forget_below(self, position: int, now_ms: int) -> None:
+        """Forget ranges below a position if the limit is reached: retention or another client may
+        have removed them long before they are due. Looks at a limited number in each call, and at
+        each range once in `LOOK_MS`.
+        """
+        if not self._aside:
+            if not self.is_full or now_ms < self._looked_ms + LOOK_MS:
+                return
+            self._looked_ms = now_ms
+            self._aside, self._heap = self._heap, self._aside
+        for packed in self._aside[-LOOKED_AT_MAX:]:
+            offset = (packed >> _SLOT_BITS) & _OFFSET_MASK
+            if (end := self._ends.get(offset, offset + 1)) > position:
+                heapq.heappush(self._heap, packed)
+            else:
+                self._ends.pop(offset, None)
+                self.messages -= end - offset
+        del self._aside[-LOOKED_AT_MAX:]
+
     def clear(self) -> None:
         """Forget all."""
         self._heap.clear()
+        self._aside.clear()
         self._ends.clear()
         self.messages = 0

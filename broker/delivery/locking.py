@@ -199,12 +199,12 @@ class LockingDispatcher(SharedDispatcher):
         if self._delays.first_ms != first_ms:
             self.wake()  # The pump releases them in time.
 
-    def _fell_due(self, offset: int, end: int, slot: int) -> None:
+    def _release_due(self, due: Sequence[tuple[int, int, int]]) -> None:
         if not self._is_shared:
-            super()._fell_due(offset, end, slot)
+            super()._release_due(due)
             return
-        self._out.remove(offset, end)
-        if self._turns.sender_count:
+        self._out.remove_all(sorted((offset, end) for offset, end, _ in due))
+        for offset, end, _ in due if self._turns.sender_count else ():
             self._again.add(range(offset, end), ANYBODY)
 
     def _passed(self, offset: int) -> None:

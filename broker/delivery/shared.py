@@ -315,13 +315,15 @@ class SharedDispatcher(Dispatcher):
         """Release the delayed entries that are due."""
         if not self._delays or len(self._again) >= self._limits.due_max:
             return
-        due = self._delays.pop_due(self._now_us() // 1000, self._limits.due_max)
-        for offset, end, slot in due:
-            self._fell_due(offset, end, slot)
+        now_ms, start = self._now_us() // 1000, self.partition.log_start_offset
+        self._delays.forget_below(max(self.cursor.position, start), now_ms)
+        if due := self._delays.pop_due(now_ms, self._limits.due_max):
+            self._release_due(due)
 
-    def _fell_due(self, offset: int, end: int, slot: int) -> None:
-        """Let a delayed entry wait for its consumer."""
-        self._wait((offset,), self._due_lane(slot))
+    def _release_due(self, due: Sequence[tuple[int, int, int]]) -> None:
+        """Let due entries wait for a consumer; each has offset, end and slot."""
+        for offset, _, slot in due:
+            self._wait((offset,), self._due_lane(slot))
 
     def _due_lane(self, slot: int) -> Lane:
         return ANYBODY

@@ -8,7 +8,7 @@ and cut off from time to time.
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final, Self
 
@@ -136,6 +136,36 @@ class RangeSet:
         self.total += remaining - self._covered(low, high)
         starts[low:high] = array("q", [first for first, _ in left])
         ends[low:high] = array("q", [last for _, last in left])
+
+    def remove_all(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Drop the offsets of ascending, disjoint ranges; the set is copied once, however many
+        they are.
+        """
+        starts, ends, count = self._starts, self._ends, len(self._starts)
+        left_starts, left_ends = array("q"), array("q")
+        place = self._head  # Of the next range to copy; `rest` is its start, if its head is gone.
+        rest: int | None = None
+        for start, end in ranges:
+            low = bisect_right(ends, start, place)
+            if low > place:
+                left_starts.append(starts[place] if rest is None else rest)
+                left_starts += starts[place + 1 : low]
+                left_ends += ends[place:low]
+                place, rest = low, None
+            while place < count and (first := starts[place] if rest is None else rest) < end:
+                if first < start:
+                    left_starts.append(first)
+                    left_ends.append(start)
+                self.total -= min(end, ends[place]) - max(start, first)
+                if ends[place] > end:
+                    rest = end
+                    break
+                place, rest = place + 1, None
+        if place < count:
+            left_starts.append(starts[place] if rest is None else rest)
+            left_starts += starts[place + 1 :]
+            left_ends += ends[place:]
+        self._starts, self._ends, self._head = left_starts, left_ends, 0
 
     def within(self, start: int, end: int) -> list[tuple[int, int]]:
         """Return the parts of `[start, end)` that are in the set, ascending."""

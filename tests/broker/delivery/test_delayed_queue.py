@@ -153,6 +153,26 @@ async def test_delayed_records_that_others_acknowledge_or_retention_removes_are_
         assert (sender.offsets, play.cursor.position) == ([2, 3], 2)
 
 
+@pytest.mark.parametrize("pulls", [False, True])
+async def test_delayed_records_that_are_gone_take_no_place_of_others(pulls, autojump_clock):
+    async with stage(QueueDispatcher, limits=DeliveryLimits(delayed_max=2)) as play:
+        for _ in range(2):
+            delayed(play, 1_000_000)
+        play.partition.entries(1)
+        if pulls:
+            a = member(play)
+            assert await take_due(play, a) == [(2, 3)]
+            acknowledge_ranges(play, a, 2, 3, AckType.RELEASE)
+            play.partition.entries(1)
+        sender = play.join(permits=100)
+        await play.settled()
+        assert 3 not in sender.offsets and play.dispatcher.delayed == 2
+        play.partition.log_start_offset = 2  # By retention.
+        await passed(play, 200)
+        assert play.dispatcher.delayed == 0
+        assert sender.offsets == ([2, 3] if pulls else [2])
+
+
 async def test_the_first_record_to_offer_is_found_behind_many_delayed_records():
     async with stage(QueueDispatcher) as play:
         a, count = member(play), 5000

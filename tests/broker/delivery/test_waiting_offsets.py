@@ -4,7 +4,7 @@ import random
 
 from trio.testing import wait_all_tasks_blocked
 
-from braidlog.broker.delivery.delays import Delays
+from braidlog.broker.delivery.delays import LOOK_MS, LOOKED_AT_MAX, Delays
 from braidlog.broker.delivery.limits import DELAYED_MAX
 from braidlog.broker.delivery.read_ahead import (
     BUSY_S,
@@ -55,6 +55,35 @@ def test_delays_come_in_order_of_time_then_offset():
     assert (len(delays), delays.messages, delays.first_ms) == (1, 1, 2**63)
     delays.clear()
     assert (delays.messages, delays.first_ms) == (0, None)
+
+
+def test_delays_below_a_position_are_forgotten_at_the_limit_a_piece_at_a_time():
+    count = 2 * LOOKED_AT_MAX
+    delays = Delays(count)
+    for offset in range(count - 1):
+        delays.add(10**9 - offset, 2 * offset, 2 * offset + 2)
+    delays.forget_below(count, LOOK_MS)
+    assert len(delays) == count - 1  # Below the limit nobody looks.
+    delays.add(5, 2 * count, 2 * count + 1)
+    delays.forget_below(count, LOOK_MS)
+    assert (delays.first_ms, len(delays) > count // 2) == (0, True)
+    assert delays.is_full is False
+    delays.forget_below(count, LOOK_MS)
+    assert (len(delays), delays.first_ms) == (count // 2, 5)
+    assert delays.messages == count - 1
+    assert delays.pop_due(5, 9) == [(2 * count, 2 * count + 1, 0)]
+    assert delays.pop_due(10**9, 2) == [(2 * count - 4, 2 * count - 2, 0)]
+
+
+def test_delays_are_looked_at_once_in_a_while():
+    delays = Delays(2)
+    for offset in (3, 4):
+        delays.add(10**9, offset, offset + 1)
+    delays.forget_below(3, LOOK_MS)
+    delays.forget_below(9, 2 * LOOK_MS - 1)
+    assert (len(delays), delays.first_ms) == (2, 10**9)
+    delays.forget_below(9, 2 * LOOK_MS)
+    assert (len(delays), delays.messages) == (0, 0)
 
 
 class FakeHolder:

@@ -164,3 +164,29 @@ def test_sets_are_equal_by_their_ranges():
     assert passed == ranges_of((4, 5))
     assert passed != ranges_of((4, 6))
     assert repr(passed) == "RangeSet([(4, 5)])"
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_many_ranges_are_removed_as_one_after_the_other(seed):
+    rng = random.Random(seed)
+    together, singly = RangeSet(), RangeSet()
+    for _ in range(rng.randrange(40)):
+        start = rng.randrange(200)
+        end = start + rng.randint(1, rng.choice((2, 20)))
+        together.add(start, end)
+        singly.add(start, end)
+    position = rng.randrange(60)
+    assert together.pop_below(position) == singly.pop_below(position)
+    bounds = sorted(rng.sample(range(220), 2 * rng.randrange(30)))
+    if rng.random() < 0.3:
+        bounds = [bound for at in bounds for bound in (at, at + 1)]
+        bounds = [
+            b for pair in sorted({*zip(bounds[::2], bounds[1::2], strict=True)}) for b in pair
+        ]
+    ranges = list(zip(bounds[::2], bounds[1::2], strict=True))
+    together.remove_all(ranges)
+    for start, end in ranges:
+        singly.remove(start, end)
+    assert together == singly and together.total == singly.total
+    together.add(500, 501)
+    assert together.next_gap(500) == 501
