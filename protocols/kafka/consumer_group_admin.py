@@ -36,7 +36,7 @@ def describe_consumer_groups(
 ) -> KafkaAnswer:
     """State, epochs and members of each group, with the assignments made and those reached."""
     find, kind = context.groups.find_modern, consumer.DescribedGroup
-    groups = _described(context, request, find, kind, _consumer_member)
+    groups = _described(context, request, find, kind, _consumer_member, b"consumer")
     return KafkaAnswer(consumer.ConsumerGroupDescribeResponse(groups=groups))
 
 
@@ -45,7 +45,7 @@ def describe_share_groups(
 ) -> KafkaAnswer:
     """State, epochs and members of each group."""
     find, kind = context.groups.find_share, share.DescribedGroup
-    groups = _described(context, request, find, kind, _share_member)
+    groups = _described(context, request, find, kind, _share_member, b"share")
     return KafkaAnswer(share.ShareGroupDescribeResponse(groups=groups))
 
 
@@ -55,8 +55,11 @@ def _described(
     find: Callable[[bytes], ConsumerGroup | None],
     kind: type[GroupT],
     describe_member: Callable[[ConsumerGroup, ConsumerMember], Any],
+    wanted: bytes,
 ) -> list[GroupT]:
-    """Return a description, or an error, of each group that a request names."""
+    """Return a description, or an error, of each group that a request names. `wanted` is the type
+    of group in an error.
+    """
     described = []
     for name in dict.fromkeys(request.group_ids):
         row = kind(group_id=name)
@@ -68,7 +71,10 @@ def _described(
             continue
         if group is None or not group.exists(trio.current_time()):
             row.error_code = Code.GROUP_ID_NOT_FOUND
-            row.error_message = b"Group %s not found." % (name or b"")
+            other, text = context.groups.any_of(name or b""), b"Group %s not found."
+            if other is not None and other is not group and other.exists(trio.current_time()):
+                text = b"Group %%s is not a %s group." % wanted
+            row.error_message = text % (name or b"")
             continue
         if not all(may_name(context, topic) for topic in group.names()):
             row.error_code, row.error_message = Code.TOPIC_AUTHORIZATION_FAILED, HIDDEN

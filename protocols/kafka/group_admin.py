@@ -83,7 +83,8 @@ async def _described(context: KafkaContext, name: bytes | None) -> DescribedGrou
     if not context.coordinates(name or b""):
         return _dead(name, Code.NOT_COORDINATOR)
     other = context.groups.any_of(name or b"")
-    if isinstance(other, ConsumerGroup) and other.members:
+    is_share = isinstance(other, ShareGroup) and other.exists(trio.current_time())
+    if isinstance(other, ConsumerGroup) and (other.members or is_share):
         dead = _dead(name)
         dead.error_message = b"Group %s is not a classic group." % other.name
         return dead

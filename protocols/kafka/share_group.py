@@ -24,9 +24,10 @@ ASSIGNOR: Final = b"simple"
 class ShareGroup(ConsumerGroup):
     """A share group with its members.
 
-    `initialized` has the ids of the topics that members were assigned, until the group's positions
-    there are deleted; `has_initialized` stays true. Kafka keeps the like for all share groups; here
-    a restart forgets this, and the positions tell.
+    `initialized` has the ids of the topics that members were assigned or the group was moved on,
+    until the group's positions there are deleted; `has_initialized` stays true. As in Kafka, the
+    group exists from its first member or move until it is deleted. Kafka keeps the like for all
+    share groups; here a restart forgets this, and the positions tell.
     """
 
     protocol_type = b"share"
@@ -42,6 +43,20 @@ class ShareGroup(ConsumerGroup):
     def size(self) -> int:
         """See `ConsumerGroup`."""
         return super().size + ENTRY_BYTES * len(self.initialized)
+
+    def exists(self, now: float) -> bool:
+        """Return True if the group has or had members, or was moved."""
+        return self.epoch > 0
+
+    def create(self) -> None:
+        """Let a group without members exist."""
+        if not self.epoch:
+            self.epoch = self.target_epoch = 1
+
+    def note_move(self, topic_id: bytes) -> None:
+        """Note that a client has set a position in a topic."""
+        self.initialized.add(topic_id)
+        self.has_initialized = True
 
     def forget(self, topic_id: bytes) -> bool:
         """Note that the positions in a topic were deleted; return True if members were assigned the

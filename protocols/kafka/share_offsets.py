@@ -169,9 +169,15 @@ async def _delete(context: KafkaContext, topic: Topic, group: bytes) -> tuple[bo
 async def alter_share_group_offsets(
     context: KafkaContext, request: alter.AlterShareGroupOffsetsRequest
 ) -> KafkaAnswer:
-    """Move a group without members: a seek, as of any protocol."""
+    """Move a group without members: a seek, as of any protocol. As in Kafka, the group exists from
+    then on, until it is deleted, if some topic exists.
+    """
     try:
         name = _unread(context, request.group_id)
+        group = None
+        if any(_is_known(context, topic.topic_name) for topic in request.topics):
+            group = context.groups.get_share(name)
+            group.create()
     except MemberRefused as error:
         refusal = alter.AlterShareGroupOffsetsResponse(
             error_code=error.code, error_message=error.reason.encode() or None
@@ -182,7 +188,20 @@ async def alter_share_group_offsets(
         answer, moved = await _altered(context, name, topic)
         ticket = max(ticket, moved)
         responses.append(answer)
+        if group is not None and not all(part.error_code for part in answer.partitions):
+            group.note_move(answer.topic_id)
+    if group is not None:
+        context.groups.weigh(group)
     return KafkaAnswer(alter.AlterShareGroupOffsetsResponse(responses=responses), ticket)
+
+
+def _is_known(context: KafkaContext, topic_name: bytes | None) -> bool:
+    """Return True if the topic exists and the client may use it."""
+    try:
+        context.topic(topic_name)
+    except BrokerError:  # The answer of the topic tells.
+        return False
+    return True
 
 
 async def _altered(
