@@ -251,7 +251,9 @@ class Membership:
             return
         journals = shared.hold(shard, shard_contents, broker.committer)
         catalogue.hold(shard, journals["catalogue"])
-        parts.cursors.hold(shard, JournalPositions(journals["cursors"]))
+        cursors = parts.cursors
+        store = JournalPositions(journals["cursors"], keeps_history=cursors.is_watched)
+        cursors.hold(shard, store)
         for meta in catalogue.topics_of(shard):
             if (topic := topics.find(meta.name)) is not None:
                 topics.moves.reopen(topic)

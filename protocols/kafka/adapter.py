@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from braidlog.broker.config.settings import ConfigError
 from braidlog.broker.server.connection import address_text
 from braidlog.protocols.kafka.names import NameSpace
 from braidlog.protocols.kafka.options import KafkaOptions
@@ -33,15 +32,9 @@ class KafkaAdapter:
         return KafkaSession(broker, connection, options)
 
     async def start(self, broker: Broker, options: KafkaOptions, *, loopback: bool) -> None:
-        """Begin to note changes of positions, if clients read them as a topic. Raises
-        ConfigError.
-        """
-        if not options.offsets_topic:
-            return
-        if not broker.placement.is_alone:
-            text = "listeners.kafka.offsets_topic: a broker of a cluster has no topic of positions"
-            raise ConfigError(f"{text}, expected false")
-        await broker.subscriptions.changes.open(broker.now_us())
+        """Begin to note changes of positions, if clients read them as a topic."""
+        if options.offsets_topic:
+            broker.subscriptions.changes.open(broker.now_us)
 
     def check(self, options: KafkaOptions, *, loopback: bool) -> None:
         names = NameSpace(options.namespace)

@@ -20,7 +20,6 @@ from braidlog.protocols.kafka import (
     configs,
     consumer_group_admin,
     consumer_groups,
-    epochs,
     group_admin,
     messages,
     metadata,
@@ -72,7 +71,9 @@ HANDLERS: Mapping[ApiKey, KeyHandler] = {
     ),
     ApiKey.API_VERSIONS: KeyHandler(api_versions.api_versions, None),
     ApiKey.INIT_PRODUCER_ID: KeyHandler(producer_ids.init_producer_id, None),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: KeyHandler(epochs.offsets_for_epochs, Action.DESCRIBE),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: KeyHandler(
+        offsets_topic.epochs_with_positions, Action.DESCRIBE
+    ),
     ApiKey.SASL_HANDSHAKE: KeyHandler(sasl.sasl_handshake, None),
     ApiKey.SASL_AUTHENTICATE: KeyHandler(sasl.sasl_authenticate, None),
     ApiKey.JOIN_GROUP: KeyHandler(classic_groups.join_group, Action.CONSUME),

@@ -46,7 +46,8 @@ NO_INDEX = 1 << 62
 
 
 class JournalLog:
-    """An open journal. Call `replay` once, before the first append.
+    """An open journal. Call `replay` before the first append; another call yields all records on
+    the disk again.
 
     Guarantees: records covered by a durable ticket are replayed after any crash, in order; a
     snapshot replaces older segments only once the snapshot is durable. Only opening and `replay`
@@ -202,6 +203,14 @@ class JournalLog:
         return self._end_offset - 1
 
     @property
+    def next_place(self) -> int:
+        return self._end_offset + len(self._lazy)
+
+    @property
+    def replayed_place(self) -> int:
+        return self._replayed[2]
+
+    @property
     def size_bytes(self) -> int:
         """Bytes of the journal's files."""
         return sum(segment.size for segment in self._segments)
@@ -270,6 +279,7 @@ class JournalLog:
         """
         if self._closed:
             raise LogClosed(self.folder)
+        self._store_lazy()  # Their places are known: no record of the snapshot may have them.
         if self._segments[-1].is_empty:  # The new segment needs an offset, and a name, of its own.
             self._write_batch(self._segments[-1], [], flags=BatchFlag.MARKER)
         start_offset = self._end_offset

@@ -5,6 +5,7 @@ one byte of layout version and a msgpack array of changes (storage/FORMAT.md, se
 record is decoded once before the record goes to the file, so that every record can be read back.
 """
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, Generic, Protocol, TypeVar
@@ -55,6 +56,14 @@ class Journal(Protocol):
     def last_place(self) -> int:
         """Place of the last record; a place is never used twice."""
 
+    @property
+    def next_place(self) -> int:
+        """Place that the next record will have, behind the lazy records that wait."""
+
+    @property
+    def replayed_place(self) -> int:
+        """Place of the record that `replay` yielded last."""
+
     def replay(self) -> Iterator[bytes]:
         """Yield every record, in order. Raises DamagedLog."""
 
@@ -103,16 +112,36 @@ class ChangeJournal(Generic[ChangeT]):
         """Place of the last change; rises with each change, also over restarts."""
         return self._journal.last_place
 
+    @property
+    def next_place(self) -> int:
+        """Place that the next record will have."""
+        return self._journal.next_place
+
+    def placed(self) -> Iterator[tuple[int, ChangeT]]:
+        """Yield every change on the disk with its record's place, in order, after the first replay.
+        A journal that forgets its records with the replay has none. Raises DamagedLog.
+        """
+        for body in self._journal.replay():
+            place = self._journal.replayed_place
+            for change in self._changes(body, lambda damage: None):
+                yield place, change
+
     def replay(
-        self, apply: Callable[[ChangeT], None], lost: Callable[[DamagedLog], None] | None = None
+        self,
+        apply: Callable[[ChangeT], None],
+        lost: Callable[[DamagedLog], None] | None = None,
+        history: list[tuple[int, ChangeT]] | None = None,
     ) -> None:
-        """Apply the last snapshot and every change since, in order.
+        """Apply the last snapshot and every change since, in order; add each change with its
+        record's place to `history`.
 
         An unreadable change, or a change that names something missing, is damage. With `lost` the
         change is skipped, and `lost` is called with its place. Raises DamagedLog, UnknownRecord.
         """
         for body in self._journal.replay():
             for change in self._changes(body, lost):
+                if history is not None:  # A copy: the state goes on changing the change.
+                    history.append((self._journal.replayed_place, copy.deepcopy(change)))
                 try:
                     apply(change)
                 except KeyError as error:

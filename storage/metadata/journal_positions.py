@@ -31,11 +31,13 @@ from braidlog.storage.metadata.delivery_counts import (
 )
 from braidlog.storage.metadata.log_ends import EndsSet, LogEnds
 from braidlog.storage.metadata.memory_positions import MemoryPositions
+from braidlog.storage.metadata.positions import JournalWatcher
 
 # Limits of a snapshot record: cursors of some 40 bytes each, or ranges of a cursor, 16 each.
 RECORD_CURSORS: Final = 4096
 RECORD_RANGES: Final = 1 << 14
 
+PlaceFollower = Callable[[CursorChange, int], None]
 StoredChange = CursorChange | EndsSet | DeliveriesCounted
 
 # Cursors that each record adds to a snapshot in progress: half a millisecond.
@@ -55,12 +57,14 @@ class JournalPositions:
         *,
         lost: Callable[[DamagedLog], None] | None = None,
         gather_max: int = GATHER_CURSORS,
+        keeps_history: bool = False,
     ) -> None:
         """Replay the journal.
 
         `lost` is called for each change that is skipped because it cannot be read or names
         something missing; without `lost` that is an error. `gather_max`: cursors that a record adds
-        to a snapshot in progress. Raises DamagedLog, UnknownRecord.
+        to a snapshot in progress. `keeps_history`: `placed` returns the replayed changes, for a
+        journal that cannot replay again. Raises DamagedLog, UnknownRecord.
         """
         self._gathering: Gathering | None = None
         self._gather_max = gather_max
@@ -70,9 +74,10 @@ class JournalPositions:
         self.totals, self._topics = memory.totals, memory.topics
         self.ends = LogEnds()  # How far the logs are known to reach; callers only look.
         self._counts = StoredCounts()
-        self._followers: list[Callable[[CursorChange], None]] = []
+        self._followers: list[PlaceFollower] = []
+        self._history: list[tuple[int, StoredChange]] | None = [] if keeps_history else None
         self._journal: ChangeJournal[StoredChange] = ChangeJournal(journal, StoredChange, "cursors")
-        self._journal.replay(self._apply, lost)
+        self._journal.replay(self._apply, lost, self._history)
 
     @property
     def set_back(self) -> int:
@@ -142,8 +147,29 @@ class JournalPositions:
             self._counts.apply(change)
             self._shorten()
 
-    def follow(self, follower: Callable[[CursorChange], None]) -> None:
+    @property
+    def next_place(self) -> int:
+        """Place in the journal that the next change will have."""
+        return self._journal.next_place
+
+    def placed(self) -> Iterator[tuple[int, CursorChange]]:
+        """Yield the changes since the last snapshot, and the snapshot, with the places of their
+        records in the journal. To be used at once. Raises DamagedLog, StorageFull, StorageFailed.
+        """
+        self._journal.flush_lazy()  # Lazy changes are on no disk.
+        history, self._history = self._history, None
+        for place, change in self._journal.placed() if history is None else history:
+            if not isinstance(change, EndsSet | DeliveriesCounted):
+                yield place, change
+
+    def follow(self, follower: PlaceFollower) -> None:
+        """Call `follower` within each later change of cursors with the place of the change in the
+        journal, once the change is in memory.
+        """
         self._followers.append(follower)
+
+    def watch(self, watcher: JournalWatcher) -> None:
+        watcher.attach(0, self)
 
     def flush_lazy(self) -> int:
         return self._journal.flush_lazy()
@@ -154,6 +180,7 @@ class JournalPositions:
 
     def _change(self, *changes: CursorChange, lazy: bool = False) -> int:
         self._memory.check_named(changes)
+        place = self._journal.next_place if self._followers else 0
         ticket = self._journal.append(*changes, lazy=lazy)
         for change in changes:
             if self._gathering is not None:
@@ -161,7 +188,7 @@ class JournalPositions:
             self._memory.apply(change)
             self._counts.follow(change)
             for follower in self._followers:
-                follower(change)
+                follower(change, place)
         self._shorten()
         return ticket
 

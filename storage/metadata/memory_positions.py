@@ -5,7 +5,7 @@ journal before the change is applied here. By itself the store serves a reader t
 subscription: the reader's position ends with the store, and every ticket is 0.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from braidlog.storage.metadata.cursor_totals import CursorTotals
 from braidlog.storage.metadata.cursors import (
@@ -22,6 +22,7 @@ from braidlog.storage.metadata.cursors import (
     new_subscription,
 )
 from braidlog.storage.metadata.delivery_counts import QueueKey, Run
+from braidlog.storage.metadata.positions import JournalWatcher
 from braidlog.storage.metadata.ranges import RangeSet
 
 
@@ -34,7 +35,6 @@ class MemoryPositions:
         self.set_back = 0
         self.totals = CursorTotals()
         self.topics: dict[int, dict[bytes, StoredSubscription]] = {}
-        self._followers: list[Callable[[CursorChange], None]] = []
 
     # Reading.
 
@@ -98,8 +98,8 @@ class MemoryPositions:
     def count_deliveries(self, key: QueueKey, runs: Sequence[Run]) -> None:
         """Do nothing: the reader's position ends with its consumers."""
 
-    def follow(self, follower: Callable[[CursorChange], None]) -> None:
-        self._followers.append(follower)
+    def watch(self, watcher: JournalWatcher) -> None:
+        """Do nothing: there is no journal."""
 
     def flush_lazy(self) -> int:
         """Return 0: nothing is stored."""
@@ -110,8 +110,6 @@ class MemoryPositions:
         self.check_named(wanted)
         for change in wanted:
             self.apply(change)
-            for follower in self._followers:
-                follower(change)
         return 0
 
     # Choosing a change; None: there is nothing to change.

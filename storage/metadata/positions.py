@@ -41,6 +41,43 @@ from braidlog.storage.metadata.cursors import (
 from braidlog.storage.metadata.delivery_counts import QueueKey, Run
 
 
+class PlacedPositions(Protocol):
+    """The positions of a journal, for a reader that follows their changes."""
+
+    def topic_ids(self) -> list[int]:
+        """See `Positions`, as the other methods without a text."""
+
+    def names(self, topic_id: int) -> list[bytes]: ...
+
+    def find(self, topic_id: int, name: bytes) -> StoredSubscription | None: ...
+
+    def get(self, topic_id: int, index: int, name: bytes) -> StoredCursor | None: ...
+
+    @property
+    def next_place(self) -> int:
+        """Place in the journal that the next change will have."""
+
+    def placed(self) -> Iterable[tuple[int, CursorChange]]:
+        """Return the changes since the last snapshot, and the snapshot, with their places in the
+        journal; to be used at once.
+        """
+
+    def follow(self, follower: Callable[[CursorChange, int], None]) -> None:
+        """Call `follower` within each later change of cursors with the change's place in the
+        journal, once the change is in memory.
+        """
+
+
+class JournalWatcher(Protocol):
+    """Learns which journals with positions are here, by number: 0, or the shard's."""
+
+    def attach(self, number: int, positions: PlacedPositions) -> None:
+        """A journal is here."""
+
+    def detach(self, number: int) -> None:
+        """A journal has gone to another broker."""
+
+
 class Positions(Protocol):
     """The cursors of all subscriptions. Callers must not change returned values."""
 
@@ -117,8 +154,8 @@ class Positions(Protocol):
         counts, and the end of the cursor forgets the queue.
         """
 
-    def follow(self, follower: Callable[[CursorChange], None]) -> None:
-        """Call `follower` within each later change of cursors, once the change is in memory."""
+    def watch(self, watcher: JournalWatcher) -> None:
+        """Tell `watcher` of each journal with positions that is here, and that comes or goes."""
 
     def flush_lazy(self) -> int:
         """Return a ticket after which every change so far is on disk, lazy changes too."""

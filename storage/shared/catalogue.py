@@ -91,7 +91,6 @@ class SharedCatalogue:
         """Return the place of the last change of a topic, a namespace or a tenant; for the owner of
         shard 0. The place where the ownership began stands for all earlier places.
         """
-        # A snapshot may take the places of changes that were never published.
         return min(self._changed.get(subject, self._owned_from), self.place)
 
     def last_deletion(self, name: Named) -> int:
@@ -328,6 +327,14 @@ class Rows:
     def last_place(self) -> int:
         """The place of the row that `replay` yielded last."""
         return self._place
+
+    @property
+    def next_place(self) -> int:
+        return self.last_place + 1
+
+    @property
+    def replayed_place(self) -> int:
+        return self.last_place
 
     def replay(self) -> Iterator[bytes]:
         for row in self.rows:

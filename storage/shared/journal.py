@@ -58,6 +58,14 @@ class LedgerJournal:
     def last_place(self) -> int:
         return self._place - 1
 
+    @property
+    def next_place(self) -> int:
+        return self._place + len(self._lazy)
+
+    @property
+    def replayed_place(self) -> int:
+        return self._replayed
+
     def replay(self) -> Iterator[bytes]:
         """All records of the last snapshot and since, in order."""
         rows, self._rows = self._rows, ()
@@ -91,8 +99,8 @@ class LedgerJournal:
     def snapshot(self, bodies: Iterable[bytes]) -> None:
         """Replace all records by these, which are the whole state, waiting records included."""
         self._check_open()
-        if self._waiting:  # They were never published: their places are free.
-            self._place = self._waiting[0].place
+        # The waiting rows are not published, but readers of positions may know their places.
+        self._place += len(self._lazy)
         self._waiting, self._lazy = [], []
         self._snapshot_place = self._place
         self.size_bytes = 0

@@ -9,7 +9,6 @@ from typing import NoReturn
 
 from braidlog.storage.metadata.cursor_totals import CursorTotals
 from braidlog.storage.metadata.cursors import (
-    CursorChange,
     Moved,
     StoredCursor,
     StoredSubscription,
@@ -18,6 +17,7 @@ from braidlog.storage.metadata.cursors import (
 from braidlog.storage.metadata.delivery_counts import QueueKey, Run
 from braidlog.storage.metadata.journal_positions import JournalPositions
 from braidlog.storage.metadata.names import TopicName
+from braidlog.storage.metadata.positions import JournalWatcher
 from braidlog.storage.shared.catalogue import SharedCatalogue
 
 
@@ -33,15 +33,15 @@ class ShardPositions:
         self._refuse = refuse
         self._stores: dict[int, JournalPositions] = {}
         self._of_topic: dict[int, JournalPositions] = {}  # Found before.
-        self._followers: list[Callable[[CursorChange], None]] = []
+        self._watchers: list[JournalWatcher] = []
         self._changes = 0  # How often a shard came or went.
 
     def hold(self, shard: int, store: JournalPositions) -> None:
         """Take a shard over. Cursors of deleted topics are dropped."""
         self._stores[shard] = store
-        for follower in self._followers:
-            store.follow(follower)
         self._moved()
+        for watcher in self._watchers:
+            watcher.attach(shard, store)
         for topic_id in store.topic_ids():
             meta = self._catalogue.topic_by_id(topic_id)
             if meta is None:
@@ -52,6 +52,8 @@ class ShardPositions:
     def give_up(self, shard: int) -> None:
         self._stores.pop(shard, None)
         self._moved()
+        for watcher in self._watchers:
+            watcher.detach(shard)
 
     def _moved(self) -> None:
         self._of_topic = {}
@@ -175,10 +177,15 @@ class ShardPositions:
     def count_deliveries(self, key: QueueKey, runs: Sequence[Run]) -> None:
         self._owned(key[0]).count_deliveries(key, runs)
 
-    def follow(self, follower: Callable[[CursorChange], None]) -> None:
-        self._followers.append(follower)
-        for store in self._stores.values():
-            store.follow(follower)
+    @property
+    def is_watched(self) -> bool:
+        """True if a store must keep its history for watchers."""
+        return bool(self._watchers)
+
+    def watch(self, watcher: JournalWatcher) -> None:
+        self._watchers.append(watcher)
+        for shard, store in self._stores.items():
+            watcher.attach(shard, store)
 
     def flush_lazy(self) -> int:
         return max((store.flush_lazy() for store in self._stores.values()), default=0)

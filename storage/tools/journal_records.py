@@ -109,6 +109,16 @@ class StoredJournal:
         self.snapshots: list[bytes] = []
         self.last_place = 0  # Not known: nothing asks a tool's journal for places.
 
+    @property
+    def next_place(self) -> int:
+        """Not known, as `last_place`."""
+        return 0
+
+    @property
+    def replayed_place(self) -> int:
+        """Not known, as `last_place`."""
+        return 0
+
     def replay(self) -> Iterator[bytes]:
         yield from self._records
 

@@ -65,12 +65,15 @@ def test_a_snapshot_replaces_earlier_and_waiting_records(keeper):
     journal.snapshot([b"all", b"of it"])
     journal.append(b"after")
     committer.commit()
-    assert keeper.snapshots == [(0, 2, 2)]
+    # Readers of positions may know the places of the waiting rows: nothing else gets them.
+    assert keeper.snapshots == [(0, 2, 4)]
     assert [(row.place, row.kind, row.body) for row in keeper.rows[1:]] == [
-        (2, 2 + SNAPSHOT, b"all"),
-        (3, 2 + SNAPSHOT, b"of it"),
-        (4, 2, b"after"),
+        (4, 2 + SNAPSHOT, b"all"),
+        (5, 2 + SNAPSHOT, b"of it"),
+        (6, 2, b"after"),
     ]
+    again, _ = opened(keeper, keeper.rows[1:])
+    assert bodies(again) == [b"all", b"of it", b"after"] and again.next_place == 7
     assert journal.snapshot_bytes == 8 and journal.size_bytes == 13
     again, _ = opened(keeper, keeper.rows[1:])
     assert again.snapshot_bytes == 8
