@@ -140,11 +140,16 @@ class Renaming:
         await taking.is_over.wait()
         return ticket
 
-    def check_possible(self) -> None:
-        """Raise NotSupported if topics and namespaces cannot be renamed."""
+    def check_possible(self, topics: Sequence[Topic] = ()) -> None:
+        """Check that these topics can be renamed together. Raises NotSupported, LimitExceeded."""
         if not self._is_possible:
             raise errors.NotSupported(
                 "over a shared store the name says which broker owns a topic: it stays"
+            )
+        count = sum(1 + len(topic.partitions) for topic in topics)
+        if count > self._partitions_max:
+            raise errors.LimitExceeded(
+                f"at most {self._partitions_max} topics and partitions get a name at once"
             )
 
     def _within(self, tenant: str, before: str, renamed: str) -> Names:
@@ -155,16 +160,12 @@ class Renaming:
 
     async def _prepare(self, names: Names) -> None:
         """Write the new names to the folders' disk before the catalogue changes. Raises Conflict if
-        the topics changed meanwhile.
+        the topics changed meanwhile, LimitExceeded.
         """
         while self._taking:  # A folder has room for one prepared name.
             await self._taking[-1].is_over.wait()
+        self.check_possible([topic for topic, _ in names])
         partition_lists = [tuple(topic.partitions) for topic, _ in names]
-        count = sum(map(len, partition_lists)) + len(partition_lists)
-        if count > self._partitions_max:
-            raise errors.LimitExceeded(
-                f"at most {self._partitions_max} topics and partitions get a name at once"
-            )
         try:
             with as_broker_errors(self._report):
                 await self._factory.prepare_names(names)

@@ -146,7 +146,7 @@ async def update_topic(context: IggyContext, request: m.UpdateTopic) -> IggyAnsw
         context.check(Action.CREATE, Resource.of_topic(name))
         if broker.topics.find(name) is not None:
             raise Refusal(ErrorCode.TOPIC_NAME_ALREADY_EXISTS)
-        broker.renaming.check_possible()
+        broker.renaming.check_possible([topic])
     named = [RETENTION_MS, RETENTION_BYTES, COMPRESSION, REPLICATION]
     if request.options is not None:
         named = [

@@ -234,6 +234,16 @@ async def test_a_topic_is_renamed_and_its_expiry_reset(broker, w):
     assert "retention_ms" not in meta.settings
 
 
+@pytest.mark.limits(renamed_partitions=2)
+async def test_an_update_whose_rename_is_refused_changes_nothing(broker, w):
+    """The topic and its two partitions are three names."""
+    day = option("message_expiry", struct.pack("<Q", 86_400_000_000), kind=12)
+    body = b"\x01" + STREAM + TOPIC + b"\x00" + day + option("name", b"tp2")
+    assert error_of(*await w.perform(UPDATE_RESOURCE, body)) == ErrorCode.ERROR
+    (topic,) = [topic for topic in broker.topics.all() if topic.name.namespace == "st"]
+    assert (topic.name.topic, "retention_ms" in topic.meta.settings) == ("tp", False)
+
+
 async def test_a_command_before_the_login_is_refused_in_v(open_client):
     """The dialect is known from the login on."""
     client = VClient(await open_client("iggy"))
