@@ -12,6 +12,7 @@ from braidlog.broker.access.access import Access
 from braidlog.broker.cluster.alone import Alone
 from braidlog.broker.config.logging import ThrottledLog
 from braidlog.broker.metrics import Metrics
+from braidlog.broker.positions.members import Members
 from braidlog.broker.runtime.plain import make_poller
 from braidlog.broker.server.admission import Admission
 
@@ -121,6 +122,7 @@ def bare_broker(data_dir: str = "/") -> Any:
         poller=make_poller(),
         is_leaving=False,
         topics=NoTopics(),
+        members=Members(),
         listeners={},
         non_persistent=None,
         data_dir=data_dir,
