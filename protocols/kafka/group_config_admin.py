@@ -11,6 +11,7 @@ from braidlog.protocols.kafka.group_configs import (
     DEAD_LETTERS,
     GROUP_SETTINGS,
     GroupSetting,
+    GroupSettings,
     change_settings,
     settings_of,
 )
@@ -18,7 +19,6 @@ from braidlog.protocols.kafka.topic_configs import BOOLEAN, INT, STRING
 from braidlog.protocols.kafka.wire import alter_configs as whole
 from braidlog.protocols.kafka.wire import incremental_alter_configs as incremental
 from braidlog.protocols.kafka.wire.describe_configs import (
-    DescribeConfigsResource,
     DescribeConfigsResourceResult,
     DescribeConfigsSynonym,
 )
@@ -31,15 +31,18 @@ SET, DELETE, APPEND, SUBTRACT = range(4)  # operations
 FOR_LISTS: Final = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 
-def group_entries(
-    context: KafkaContext, resource: DescribeConfigsResource
-) -> list[DescribeConfigsResourceResult]:
-    """Return the settings of a group. Raises CodeRefused, GroupNotAuthorized."""
-    name = resource.resource_name or b""
+def described_group(context: KafkaContext, name: bytes | None) -> GroupSettings:
+    """Return the settings of a group that the client may see. Raises CodeRefused,
+    GroupNotAuthorized.
+    """
     if not name:
         raise CodeRefused(Code.INVALID_REQUEST, "Group name must not be empty")
     context.check_group(name)
-    settings = settings_of(context, name)
+    return settings_of(context, name)
+
+
+def group_entries(settings: GroupSettings) -> list[DescribeConfigsResourceResult]:
+    """Describe the settings of a group."""
     return [
         DescribeConfigsResourceResult(
             name=key.encode(),

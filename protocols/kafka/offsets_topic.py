@@ -269,9 +269,11 @@ async def partitions_with_positions(
     return answer
 
 
-def configs_with_positions(context: KafkaContext, request: DescribeConfigsRequest) -> KafkaAnswer:
+async def configs_with_positions(
+    context: KafkaContext, request: DescribeConfigsRequest
+) -> KafkaAnswer:
     """Answer DescribeConfigs: the topic is compacted."""
-    answer = configs.describe_configs(context, request)
+    answer = await configs.describe_configs(context, request)
     if not context.options.offsets_topic or changes_for(context) is None:
         return answer
     policy = DescribeConfigsResourceResult(
