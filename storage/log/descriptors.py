@@ -22,8 +22,11 @@ NO_DESCRIPTOR = frozenset((errno.EMFILE, errno.ENFILE))
 def idle_handles_max() -> int:
     """HANDLES_MAX, or fewer if this process may not open so many files."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files == resource.RLIM_INFINITY:
-        return HANDLES_MAX
+    return HANDLES_MAX if files == resource.RLIM_INFINITY else idle_handles_of(files)
+
+
+def idle_handles_of(files: int) -> int:
+    """Return the idle descriptors of a process that may open so many files."""
     few = min(FEW_HANDLES, files // FEW_HANDLES_SHARE)
     return min(HANDLES_MAX, max(few, files // HANDLES_SHARE))
 

@@ -11,6 +11,7 @@ import threading
 
 import pytest
 
+from braidlog.storage.log.descriptors import HANDLES_MAX, idle_handles_of
 from conformance.clients.raw.iggy import PING
 from conformance.clients.raw.kafka import FETCH, PRODUCE, message, string
 from conformance.server import RunningBroker
@@ -24,7 +25,8 @@ def hard_limit():
     return math.inf if most == resource.RLIM_INFINITY else most
 
 
-IDLE_MAX = 600
+OTHERS_MAX = 100  # Descriptors of no log file.
+IDLE_MAX = OTHERS_MAX + (HANDLES_MAX if hard_limit() == math.inf else idle_handles_of(hard_limit()))
 # A round over all partitions holds two files of each, and some systems allow 1024 descriptors.
 PARTITIONS = 1000 if hard_limit() > 4000 else 400
 SOFT_LIMIT = PARTITIONS * 7 // 10  # Fewer than the partitions of a single request.

@@ -6,6 +6,7 @@ clock.
 
 import threading
 import time
+from copy import deepcopy
 from dataclasses import replace
 from functools import wraps
 
@@ -96,6 +97,14 @@ class MemoryLedger:
         self._segments = {}
         self._starts = {}  # Partition -> (shard, log start).
         self._trash = {}  # Object -> due.
+
+    def __deepcopy__(self, memo):
+        """Return a ledger with the same rows, as a restored database."""
+        copied = type(self)(self._now_ms)
+        with self._statement:
+            rows = {name: rows for name, rows in vars(self).items() if name != "_statement"}
+            vars(copied).update(deepcopy(rows, memo))
+        return copied
 
     def cluster(self):
         return self._cluster
