@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from braidlog.protocols.kafka.commits import TOPIC_IDS_VERSION, FetchedOffsets, group_positions
 from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
+from braidlog.protocols.kafka.wire.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequestGroup,
+)
 from braidlog.protocols.kafka.wire.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -20,6 +24,8 @@ from braidlog.protocols.kafka.wire.offset_fetch import (
 if TYPE_CHECKING:
     from braidlog.broker.runtime.steps import Steps
 
+WantedT = TypeVar("WantedT", OffsetFetchRequestGroup, DescribeShareGroupOffsetsRequestGroup)
+
 GROUPS_VERSION: Final = 8  # From here on a request names several groups.
 
 
@@ -27,7 +33,7 @@ def fetch_offsets(context: KafkaContext, request: OffsetFetchRequest) -> Steps[K
     """Answer with the positions of each group that the request names."""
     if context.version >= GROUPS_VERSION:
         groups = []
-        for wanted in request.groups:
+        for wanted in all_positions_once(request.groups):
             group = yield from _positions(context, wanted)
             groups.append(group)
         return _durable(context, OffsetFetchResponse(groups=groups))
@@ -42,6 +48,19 @@ def fetch_offsets(context: KafkaContext, request: OffsetFetchRequest) -> Steps[K
         for name, positions in topics.items()
     ]
     return _durable(context, OffsetFetchResponse(topics=answers, error_code=code))
+
+
+def all_positions_once(groups: Iterable[WantedT]) -> Iterator[WantedT]:
+    """Yield the groups of a request, without repeats of a request for all positions of a group:
+    these may be many, while named partitions count as entries of the request.
+    """
+    whole: set[bytes | None] = set()
+    for wanted in groups:
+        if wanted.topics is None:
+            if wanted.group_id in whole:
+                continue
+            whole.add(wanted.group_id)
+        yield wanted
 
 
 def _durable(context: KafkaContext, reply: OffsetFetchResponse) -> KafkaAnswer:

@@ -20,6 +20,7 @@ from braidlog.protocols.kafka.context import KafkaAnswer, KafkaContext
 from braidlog.protocols.kafka.errors import Code
 from braidlog.protocols.kafka.group_places import group_places, may_see
 from braidlog.protocols.kafka.names import PROTOCOL
+from braidlog.protocols.kafka.offset_fetch import all_positions_once
 from braidlog.protocols.kafka.topic_ids import NO_ID, find_topic, id_of
 from braidlog.protocols.kafka.wire import alter_share_group_offsets as alter
 from braidlog.protocols.kafka.wire import delete_share_group_offsets as delete
@@ -38,7 +39,7 @@ async def describe_share_group_offsets(
     context: KafkaContext, request: describe.DescribeShareGroupOffsetsRequest
 ) -> KafkaAnswer:
     """Return the position of each group in partitions, or in all of topics where it has any."""
-    groups = [await _described(context, group) for group in request.groups]
+    groups = [await _described(context, group) for group in all_positions_once(request.groups)]
     return KafkaAnswer(describe.DescribeShareGroupOffsetsResponse(groups=groups))
 
 

@@ -1,11 +1,17 @@
 """OffsetFetch of several groups, and both requests of offsets with topics named by their ids."""
 
+from typing import Any
+
 import pytest
 
 from braidlog.broker.access.access import Access
 from braidlog.broker.access.rights import Action
 from braidlog.broker.broker import Broker
+from braidlog.protocols.kafka.offset_fetch import all_positions_once
 from braidlog.protocols.kafka.topic_ids import id_of
+from braidlog.protocols.kafka.wire.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequestGroup,
+)
 from braidlog.protocols.kafka.wire.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -81,6 +87,24 @@ async def test_the_answer_comes_when_a_crash_takes_back_no_position(
         subscription.commit(0, offset, lazy=lazy)
         await client.call_whole(request, version)
         assert broker.subscriptions.flush_lazy() <= broker.durability.durable_ticket
+
+
+@pytest.mark.parametrize("kind", [OffsetFetchRequestGroup, DescribeShareGroupOffsetsRequestGroup])
+def test_all_positions_of_a_group_are_described_once(kind: Any) -> None:
+    everything, named = kind(group_id=b"g", topics=None), kind(group_id=b"g", topics=[])
+    other = kind(group_id=b"other", topics=None)
+    groups = [everything, named, everything, other, named, everything]
+    assert list(all_positions_once(groups)) == [everything, named, other, named]
+
+
+async def test_a_group_is_answered_once_with_all_its_positions(
+    broker: Broker, client: RawKafka
+) -> None:
+    topic_id = id_of(broker.topics.get(FOO_NAME))
+    await commit(client, b"g", 7, topic_id)
+    everything = OffsetFetchRequestGroup(group_id=b"g", topics=None)
+    whole = (b"g", [(topic_id, b"", 7, 0)])
+    assert await fetched(client, 10, *[everything] * 3) == [whole]
 
 
 async def test_several_groups_are_answered_in_order(broker: Broker, client: RawKafka) -> None:
